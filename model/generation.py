@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from errors import Range, UserError, check_range
+from model.kernels import attention_of_any_length
 from model.sampling import BROKEN, Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
 
@@ -192,10 +193,11 @@ class Batch:
         fed = self.tokens[:, first:known].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
         many = self.num_samples > 1 and fed.shape[1] > 1
-        if many and cache is not None and cache.length == 0:
-            logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
-        else:
-            logits = step(self.model, fed, cache)
+        with attention_of_any_length(self.device):
+            if many and cache is not None and cache.length == 0:
+                logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
+            else:
+                logits = step(self.model, fed, cache)
         return logits.to(self.sampling_device)
 
     def sample_rows(self, logits: Tensor, due: list[int], known: int) -> Tensor:

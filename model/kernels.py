@@ -324,6 +324,20 @@ def float32_product(x: Tensor, y: Tensor) -> Tensor:
     return torch.bmm(x, y, out_dtype=torch.float32)
 
 
+@contextmanager
+def attention_of_any_length(device: torch.device) -> Iterator[None]:
+    """Return a context in which attention is none of cuDNN's, which plans anew for every length."""
+    if device.type != "cuda":
+        yield
+        return
+    was_on = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_on)
+
+
 def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
     """`attend` for one query (T == 1).
 

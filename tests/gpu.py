@@ -47,7 +47,7 @@ from gyre.optim import Optimizers, orthogonalize  # noqa: E402
 from gyre.options import make_config  # noqa: E402
 from gyre.parallel import Replicated, World  # noqa: E402
 from gyre.rundir import RunDir  # noqa: E402
-from gyre.step import Progress, Setup, micro_batches, summed_loss, train_step  # noqa: E402
+from gyre.step import PendingStep, Progress, Setup, micro_batches, start_step, summed_loss  # noqa: E402
 from model.config import ModelConfig  # noqa: E402
 from model.dropout import compute_mask  # noqa: E402
 from model.encodings import POSITIONS  # noqa: E402
@@ -542,10 +542,18 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
         parallelism=parallelism, data=cast(Any, None), train_data=data, val_data=data, model=model,
         module=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
         loss=torch.compile(summed_loss) if compiled else summed_loss, rows=rows,
-        progress=Progress(),
+        progress=Progress(), reads_late=ON_CUDA,
     )
     steps = iter(range(10**9))
-    return lambda: train_step(setup, next(steps)), setup
+    started: list[PendingStep] = []
+
+    def step() -> None:
+        """Start a step, and read what the one before has measured, as train.py does on CUDA."""
+        started.append(start_step(setup, next(steps)))
+        if len(started) > 1 or not ON_CUDA:
+            started.pop(0).read()
+
+    return step, setup
 
 
 def build_peer() -> Any:
