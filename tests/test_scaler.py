@@ -57,10 +57,12 @@ def trained(workdir, run_name, monkeypatch):
 # --- the scale ------------------------------------------------------------------------------------
 
 
-def test_gradients_in_float16_are_those_of_float32(workdir):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_gradients_in_float16_are_those_of_float32(workdir, optimizer):
     """Also their norm, which is clipped: it is not that of the scaled loss."""
-    half = train_step(build_setup(workdir, *FLOAT16), 0)
-    single = train_step(build_setup(workdir, *SMALL), 0)
+    option = f"--optim.optimizer={optimizer}"
+    half = train_step(build_setup(workdir, *FLOAT16, option), 0)
+    single = train_step(build_setup(workdir, *SMALL, option), 0)
     assert half.loss_scale == 65536
     assert half.loss == pytest.approx(single.loss, rel=1e-3)
     assert half.grad_norm == pytest.approx(single.grad_norm, rel=1e-3)
