@@ -177,11 +177,14 @@ def count_step(setup: Setup, run: RunDir, result: StepResult, bar: tqdm) -> None
     tokens = config.train.batch_size * config.data.seq_len
     rate = tokens / result.seconds
     can_go_on = progress.advance(result, tokens)
-    run.log({
+    point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
         "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
         "train/tokens_per_second": rate,
-    })
+    }
+    if setup.scaler.is_enabled():
+        point["train/loss_scale"] = result.loss_scale
+    run.log(point)
     stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
     bar.update()
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
@@ -356,6 +359,8 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     if name != "best":
         files[STATES] = setup.optimizers.tensors()
         training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps}
+        if setup.scaler.is_enabled():
+            training["scaler"] = setup.scaler.state_dict()
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 

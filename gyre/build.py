@@ -285,17 +285,20 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    optimizers = Optimizers(model, config.optim, compute.dtype)
+    # The numbers of a gradient, which is not scaled any more, are too small for float16.
+    products = torch.float32 if compute.dtype == torch.float16 else compute.dtype
+    optimizers = Optimizers(model, config.optim, products)
+    scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
     if restores:
-        progress = restore(start, world, model, optimizers)
+        progress = restore(start, world, model, optimizers, scaler)
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
         val_data=start.data.dataset("val", **options), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
-        reads_late=world.device.type == "cuda",
+        scaler=scaler, reads_late=world.device.type == "cuda",
     )
 
 
@@ -320,8 +323,11 @@ def choose_weights(config: Config) -> Initial:
     return lambda model: weights.items()
 
 
-def restore(start: Start, world: World, model: Transformer, optimizers: Optimizers) -> Progress:
-    """Load the weights and the optimizers of the checkpoint that `start` names.
+def restore(
+    start: Start, world: World, model: Transformer, optimizers: Optimizers,
+    scaler: torch.amp.GradScaler,
+) -> Progress:
+    """Load the weights, the optimizers and the scaler of the checkpoint that `start` names.
 
     Returns its progress. Raises UserError if no step is left (except for --resume auto), or if the
     checkpoint was saved with another --train.steps than the configuration has, and this command
@@ -334,6 +340,8 @@ def restore(start: Start, world: World, model: Transformer, optimizers: Optimize
         training = run.checkpoints.load_training(folder)
         copy_weights(model, read_safetensors(folder / WEIGHTS))
         optimizers.load_tensors(read_safetensors(folder / STATES))
+    if "scaler" in training:  # as of every run in float16
+        scaler.load_state_dict(training["scaler"])
     progress = Progress(**training["progress"])
     if start.is_branch:
         check_branch(run, start, progress.step)

@@ -43,6 +43,13 @@ class StepResult(NamedTuple):
     before were there, if that was later."""
     finished: float
     """When its numbers were there, by `time.perf_counter`."""
+    loss_scale: float
+    """By what the loss was multiplied before its gradient was computed, in float16; else 1."""
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether only the gradient was not finite, and a smaller `loss_scale` may mend that."""
+        return math.isfinite(self.loss) and not self.finite and self.loss_scale > 1
 
 
 @dataclass
@@ -50,8 +57,8 @@ class PendingStep:
     """A step that a GPU may still be computing."""
 
     measured: Tensor
-    """Three numbers: the loss in nats, summed over the tokens of all processes; more than 0 if one
-    was asked to stop; the norm of the gradient."""
+    """Four numbers: the loss in nats, summed over the tokens of all processes; more than 0 if one
+    was asked to stop; the norm of the gradient; the factor of the loss."""
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from a GPU to the CPU. None: nothing has to come."""
     tokens: int
@@ -76,11 +83,12 @@ class PendingStep:
         """
         self.wait()
         assert self.finished is not None
-        loss_sum, stop, grad_norm = self.measured.tolist()
+        loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
-        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished)
+        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
+                          loss_scale)
 
 
 @dataclass
@@ -96,7 +104,8 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
-    """How many of the most recent steps were skipped, without a finite one between them."""
+    """How many of the most recent steps were skipped, without a finite one between them. Those that
+    overflowed do not count: the next step has a smaller factor of the loss."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
@@ -114,7 +123,8 @@ class Progress:
             self.skipped_in_a_row = 0
         else:
             self.skipped += 1
-            self.skipped_in_a_row += 1
+            if not result.overflowed:
+                self.skipped_in_a_row += 1
         return self.skipped_in_a_row < 3
 
 
@@ -142,6 +152,9 @@ class Setup:
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
     """Where the training stands. The one thing here that every step changes."""
+    scaler: torch.amp.GradScaler
+    """Scales the loss in float16, so that small gradients are not rounded to 0. In other dtypes it
+    does nothing."""
     stop: StopSignal = field(default_factory=StopSignal)
     """What asks this process to stop."""
     reads_late: bool = False
@@ -169,16 +182,20 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     for group, peak in optimizers.peaks:
         group["lr"] = peak * factor
     loss_sum = add_gradients(setup, step)
+    for optimizer in optimizers.optimizers:
+        setup.scaler.unscale_(optimizer)
     limit = config.optim.grad_clip if config.optim.grad_clip else math.inf
     grad_norm = setup.parallelism.clip_grad(setup.model, limit)
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    measured = torch.cat([sums, grad_norm.to(sums.dtype)[None]])
+    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
+    measured = torch.cat([sums, torch.stack([grad_norm, loss_scale]).to(sums.dtype)])
     finite = measured.isfinite().all()
     if setup.reads_late:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
         optimizers.step()
+    setup.scaler.update()
     setup.model.zero_grad()
     copied = None
     if setup.world.device.type == "cuda":
@@ -215,7 +232,7 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
             del logits
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
             # the number of processes, because DDP and FSDP average over them.
-            (loss * (world.size / tokens)).backward()
+            setup.scaler.scale(loss * (world.size / tokens)).backward()
         loss_sum += loss.detach()
     return loss_sum
 

@@ -103,8 +103,8 @@ def test_no_time_is_counted_twice(workdir):
     setup = build_setup(workdir)
     first = start_step(setup, 0)
     second = start_step(setup, 1)
-    first.started, first.finished = 10.0, 14.0
-    second.started, second.finished = 11.0, 17.0
+    first = replace(first, started=10.0, finished=14.0)
+    second = replace(second, started=11.0, finished=17.0)
     assert first.read().seconds == 4.0
     assert second.read(since=14.0).seconds == 3.0
 
