@@ -3,8 +3,8 @@
 A GPU computes a token of a small model in less time than its 444 kernels take to launch. A CUDA
 graph repeats what was recorded, so nothing in it may depend on the length of the text but through
 tensors: keys and values are written at an index that is a tensor, attention reads all keys of the
-first blocks of KEY_BLOCK, and those that are not written yet are masked. What an encoding computes
-from positions is computed outside of the graph.
+first blocks of KEY_BLOCK, and those that are not written yet are masked. What an encoding adds to
+embeddings is computed outside of the graph.
 
 The same step without a graph runs on any device, which is how it is tested.
 
@@ -12,8 +12,9 @@ B rows, S keys, H query heads, H_kv key/value heads, D head width, C model width
 """
 
 import math
+import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -105,12 +106,14 @@ class GraphedStep:
         block = DecodingBlock(self, n_keys)
         if self.pool is not None:
             block.fill(tokens, self.cache.length)
-            settings = nullcontext()
-            if self.compiled:
-                # For each number of rows there is a graph of its own, and 8 would be too few. What
-                # does not compile runs as it is written.
-                settings = torch._dynamo.config.patch(recompile_limit=32, suppress_errors=True)
-            with settings:
+            with ExitStack() as held:
+                if self.compiled:
+                    # For each number of rows there is a graph of its own, and 8 would be too few.
+                    # What does not compile runs as it is written.
+                    held.enter_context(torch._dynamo.config.patch(
+                        recompile_limit=32, suppress_errors=True))
+                    # The compiler advises to round float32 products to TF32.
+                    held.enter_context(warnings.catch_warnings(action="ignore"))
                 block.record(self.pool)
         return block
 
@@ -150,56 +153,72 @@ def run_output(model: Transformer, h: Tensor) -> Tensor:
 
 
 class DecodingBlock:
-    """A decoding step that reads a fixed number of keys, with the tensors that it reads."""
+    """A decoding step that reads a fixed number of keys, with the tensors that it reads.
+
+    It moves `position` on to the next token.
+    """
 
     def __init__(self, step: GraphedStep, n_keys: int):
         keys = step.cache.keys[0]
-        rows, _, _, _ = keys.shape
+        rows = len(keys)
         model = step.model
+        encoding = model.position
         self.step = step
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.next_start = -1
+        """What `position` holds."""
         self.position = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=keys.device)
         self.indices = torch.arange(n_keys, device=keys.device)
         pairs = zip(step.cache.keys, step.cache.values, strict=True)
         self.caches = [LayerCache(*pair, self.position, self.indices) for pair in pairs]
-        self.h = torch.zeros(rows, 1, model.config.dim, dtype=keys.dtype, device=keys.device)
-        self.freqs_cis: Tensor | None = None
-        rotations = model.position.freqs_cis(0, 1)
-        if rotations is not None:
-            self.freqs_cis = rotations.clone()
-        heads = 1
-        dtype = keys.dtype
-        self.biased = model.position.bias(self.indices[:1], self.indices[:1]) is not None
-        if self.biased:  # float32: in bfloat16 it would round distance 257 to 256
-            heads = model.config.n_heads
-            dtype = torch.float32
+        # An encoding that adds to the embeddings does so by a number, outside of the graph.
+        self.embedded: Tensor | None = None  # (B, 1, C)
+        if type(encoding).embed is not PositionEncoding.embed:
+            self.embedded = torch.zeros(rows, 1, model.config.dim, dtype=keys.dtype,
+                                        device=keys.device)
+        # A key that is cached has the rotation of its position in a text of any length.
+        self.rotations = encoding.freqs_cis(0, min(n_keys, model.config.max_positions))
+        self.biased = encoding.bias(self.indices[:1], self.indices[:1]) is not None
         width = ALIGNED * math.ceil(n_keys / ALIGNED)
-        bias = torch.zeros(1, heads, 1, width, dtype=dtype, device=keys.device)
-        self.bias = bias[..., :n_keys]
+        unbiased = torch.zeros(1, 1, 1, width, dtype=keys.dtype, device=keys.device)
+        self.unbiased = unbiased[..., :n_keys]
         self.logits = torch.empty(0)
         """(B, V), of the last run."""
         if step.compiled:  # one graph of the compiler for any number of keys
-            mark_lengths(self.indices, self.bias, self.caches)
+            mark_lengths(self.indices, self.caches)
 
     def fill(self, tokens: Tensor, start: int) -> None:
         """Set what the step reads to tokens (B, 1) at position `start`."""
         model = self.step.model
-        self.position.fill_(start)
-        self.h.copy_(model.position.embed(model.tok_embeddings(tokens), start))
-        rotations = model.position.freqs_cis(start, start + 1)
-        if rotations is not None and self.freqs_cis is not None:
-            self.freqs_cis.copy_(rotations)
-        if self.biased:
-            bias = model.position.bias(self.position, self.indices)
-            assert bias is not None
-            self.bias.copy_(bias[None])
+        if self.next_start != start:
+            self.position.fill_(start)
+        self.next_start = start + 1
+        if self.embedded is None:
+            self.tokens.copy_(tokens)
+        else:
+            self.embedded.copy_(model.position.embed(model.tok_embeddings(tokens), start))
 
     def compute(self) -> None:
         """Compute the logits."""
-        h = self.h
-        for layer, cache in zip(self.step.model.layers, self.caches, strict=True):
-            h = self.step.run_layer(layer, h, self.freqs_cis, self.bias, cache)
-        self.logits = self.step.run_output(self.step.model, h)
+        model = self.step.model
+        h = self.embedded
+        if h is None:
+            h = model.tok_embeddings(self.tokens)
+        freqs_cis = self.rotations
+        if freqs_cis is not None:
+            freqs_cis = freqs_cis.index_select(0, self.position)
+        bias = self.unbiased
+        if self.biased:
+            encoded = model.position.bias(self.position, self.indices)
+            assert encoded is not None
+            bias = encoded[None]
+        if self.step.compiled:
+            torch._dynamo.mark_dynamic(bias, 3)
+        for layer, cache in zip(model.layers, self.caches, strict=True):
+            h = self.step.run_layer(layer, h, freqs_cis, bias, cache)
+        self.logits = self.step.run_output(model, h)
+        self.position += 1
 
     def record(self, pool: Any) -> None:
         """Record the step as a graph, whose memory is of `pool`."""
@@ -207,7 +226,9 @@ class DecodingBlock:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # libraries set themselves up, which cannot be recorded
             self.compute()
+            self.position -= 1
             self.compute()
+            self.position -= 1
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
@@ -221,10 +242,9 @@ class DecodingBlock:
             self.graph.replay()
 
 
-def mark_lengths(indices: Tensor, bias: Tensor, caches: list[LayerCache]) -> None:
+def mark_lengths(indices: Tensor, caches: list[LayerCache]) -> None:
     """Tell the compiler that the number of keys and the size of a cache may be others."""
     torch._dynamo.mark_dynamic(indices, 0)
-    torch._dynamo.mark_dynamic(bias, 3)
     for cache in caches:
         torch._dynamo.mark_dynamic(cache.keys, 2)
         torch._dynamo.mark_dynamic(cache.values, 2)

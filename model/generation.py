@@ -207,13 +207,17 @@ class Batch:
             self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
         rows = self.due_index
         numbers = self.find_numbers(known)
-        if len(due) == len(self.starts):  # without a copy
+        whole = len(due) == len(self.starts)
+        if whole:  # without a copy
             drawn = sample(logits, self.sampling, numbers, self.seen)
         else:
             drawn = sample(logits[rows], self.sampling, numbers[rows], self.seen[rows])
         # A step may feed the id of a broken row before the CPU reads that it is BROKEN.
         tokens = drawn.clamp(min=0)
-        self.tokens[rows, known] = tokens
+        if whole:  # by one kernel
+            self.tokens[:, known] = tokens
+        else:
+            self.tokens[rows, known] = tokens
         if self.sampling.repetition_penalty != 1:
             self.seen[rows, tokens] = True  # pairs (row, token): a slice would mark all rows
         return drawn

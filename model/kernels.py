@@ -4,7 +4,7 @@ You can understand the model without this file.
 
 plain form              faster form              used
 linear                  linear_by_sums           compiled generation, no autocast, up to 8 tokens
-                                                 on a CPU and up to 2 on CUDA
+                                                 on a CPU and up to 4 on CUDA
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  if oneDNN was measured to be faster
 attend                  attend_by_sums           one query, compiled generation: without a mask on a
@@ -83,7 +83,8 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     if mask is not None:
         decoding = xq.shape[2] == 1 and not training and mask.dtype == xq.dtype
         if decoding and xq.device.type == "cuda":
-            return attend_by_sums if compiling else attend_by_scores
+            few = len(xq) <= MAX_SUMMED["cuda"]
+            return attend_by_sums if compiling and few else attend_by_scores
         return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
     if xq.shape[2] == 1:
         return attend_by_sums if compiling and on_cpu and not training else attend_one_query
@@ -133,7 +134,7 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
 # --- matrix products ---
 
 MAX_SUMMED_TOKENS = 8
-MAX_SUMMED = {"cpu": MAX_SUMMED_TOKENS, "cuda": 2}
+MAX_SUMMED = {"cpu": MAX_SUMMED_TOKENS, "cuda": 4}
 
 
 def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
@@ -310,7 +311,7 @@ def attend_by_scores(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor) -> Tensor
     after the other, which took 31 us for 512 of them on an H200.
     """
     B, H, _, D = xq.shape
-    q = xq.view(B * xk.shape[1], -1, D)  # (B * H_kv, H / H_kv, D)
+    q = xq.reshape(B * xk.shape[1], -1, D)  # (B * H_kv, H / H_kv, D)
     scores = float32_product(q, xk.flatten(0, 1).mT).view(B, xk.shape[1], -1, xk.shape[2])
     scores = torch.add(group_mask(mask, xk.shape[1]), scores, alpha=D**-0.5)
     weights = scores.softmax(-1).to(xv.dtype)  # (B, H_kv, H / H_kv, S)

@@ -69,7 +69,9 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -
     swap two close ones and so change the token. Scores are float64 and the largest is shifted to 0,
     so that no temperature overflows.
     """
-    scores = logits.double()
+    scores = logits
+    if sampling.temperature > 0 or sampling.repetition_penalty != 1:
+        scores = logits.double()
     if sampling.repetition_penalty != 1:
         penalty = sampling.repetition_penalty
         penalised = torch.where(scores > 0, scores / penalty, scores * penalty)
@@ -80,9 +82,9 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -
         largest = scores.amax(-1, keepdim=True)
         scores = (scores - largest) / sampling.temperature
         ids = draw_by_number(scores, sampling, uniforms)
-    # On a GPU this is half the kernels of isfinite.
-    finite = largest.abs() < math.inf
-    return torch.where(finite, ids, BROKEN).squeeze(-1)
+    # NaN unless the largest is finite. On a GPU, isfinite would be more kernels.
+    difference = largest - largest
+    return ids.masked_fill(difference.isnan(), BROKEN).squeeze(-1)
 
 
 def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tensor:
@@ -107,6 +109,8 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
     Of equal masses the first are taken. Only candidates are sorted: sorting the vocabulary would
     take longer than a small model. (Holtzman et al. 2020, arXiv:1904.09751)
     """
+    if masses.is_cuda:  # to read how many candidates there are would wait for the GPU
+        return sort_nucleus(masses, p)
     candidates = masses > candidate_threshold(masses, p)
     counts = candidates.sum(-1, keepdim=True)
     columns = torch.arange(int(counts.max()), device=masses.device)
@@ -114,13 +118,19 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
     filled = columns < counts
     compact = torch.zeros(filled.shape, dtype=torch.float64, device=masses.device)
     compact.masked_scatter_(filled, masses.masked_select(candidates))
+    compact_nucleus = sort_nucleus(compact, p)
+    return candidates.masked_scatter(candidates, compact_nucleus.masked_select(filled))
+
+
+def sort_nucleus(masses: Tensor, p: float) -> Tensor:
+    """Return `nucleus` of masses (B, V), all of which are sorted."""
     # Floats that are not negative are in the order of their bits, and integers sort faster.
-    bits, order = compact.view(torch.int64).sort(dim=-1, descending=True, stable=True)
+    bits, order = masses.view(torch.int64).sort(dim=-1, descending=True, stable=True)
     ranked = bits.view(torch.float64)
     before = ranked.cumsum(-1) - ranked  # 0 for the largest, so at least one stays
     kept = (before < p).sum(-1, keepdim=True)
-    compact_nucleus = torch.empty_like(filled).scatter_(-1, order, columns < kept)
-    return candidates.masked_scatter(candidates, compact_nucleus.masked_select(filled))
+    columns = torch.arange(masses.shape[-1], device=masses.device)
+    return torch.empty_like(order, dtype=torch.bool).scatter_(-1, order, columns < kept)
 
 
 def candidate_threshold(masses: Tensor, p: float) -> float:

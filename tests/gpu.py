@@ -542,7 +542,7 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
         parallelism=parallelism, data=cast(Any, None), train_data=data, val_data=data, model=model,
         module=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
         loss=torch.compile(summed_loss) if compiled else summed_loss, rows=rows,
-        progress=Progress(), reads_late=ON_CUDA,
+        progress=Progress(), scaler=torch.amp.GradScaler(enabled=False), reads_late=ON_CUDA,
     )
     steps = iter(range(10**9))
     started: list[PendingStep] = []

@@ -181,3 +181,26 @@ def test_layers_of_all_lengths_are_compiled_once():
         step(model, tokens[:, number : number + 1], cache)
     assert len(step.blocks) == 3
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3  # with the output
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("position, n_kv_heads", [
+    ("rope", 4), ("rope", 2), ("alibi", 4), ("alibi", 2), ("sinusoidal", 4)])
+def test_recorded_graphs_draw_the_texts_of_the_plain_step(position, n_kv_heads, compiled):
+    """One row, which is computed by sums, and six, which are not; blocks of 8 keys."""
+    model = sharp_model(n_layers=2, position=position, n_kv_heads=n_kv_heads).cuda()
+    prompts = [random_tokens(5, seed=1).tolist(), random_tokens(3, seed=2).tolist()]
+    for part, samples in ((prompts[:1], 1), (prompts, 3)):
+        options = {"max_new_tokens": 20, "num_samples": samples, "seed": 3}
+        expected = Batch(model, part, Sampling(), **options)
+        list(expected.draw())
+        batch = Batch(model, part, Sampling(), **options)
+        step = graph_batch(batch, compiled=compiled)
+        list(batch.draw(step))
+        assert isinstance(step, GraphedStep)
+        assert step.blocks
+        assert batch.new_tokens() == expected.new_tokens()

@@ -243,7 +243,7 @@ def test_a_result_says_whether_a_stop_was_asked_for(workdir):
     assert train_step(stopped, 1).stopping
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.cuda
 @pytest.mark.parametrize("extra", [[], MUON], ids=["adamw", "muon"])
 def test_a_step_on_a_gpu_waits_for_nothing(workdir, extra):
     setup = build_setup(workdir, "--train.device=cuda", "--model.dropout=0.2", *extra)
