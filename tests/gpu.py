@@ -460,6 +460,9 @@ def list_ways() -> dict[str, list[str]]:
         "compiled": [*there, "--train.dtype", "bfloat16", "--train.compile", "true"],
         "muon_dropout": [*eager, *muon],
         "micro": [*eager, "--train.micro_batch_size", "5"],
+        "float16": [*there, "--train.dtype", "float16", "--train.compile", "false"],
+        "tf32": [*eager, "--train.tf32", "true"],
+        "checkpointed": [*eager, "--train.checkpoint_blocks", "true"],
         "auto": there,
         "fsdp": eager,
     }
