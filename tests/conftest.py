@@ -325,9 +325,9 @@ def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
         return torch.cat([nats for nats, _ in pairs]).detach()
 
 
-def build_setup(workdir: Path, *extra: str) -> Setup:
+def build_setup(workdir: Path, *extra: str, device: torch.device = CPU) -> Setup:
     """What a tiny training needs, in this process."""
-    alone = World(0, 1, CPU)
+    alone = World(0, 1, device)
     start, compute = complete(resolve(tiny_argv(workdir, *extra), ""), alone)
     setup = build(start, alone, compute)
     print_setup(start, setup)

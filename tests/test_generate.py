@@ -121,7 +121,7 @@ CHOICES = {"checkpoint": "last", "scaling": RopeScaling("yarn", 3.0), "seed": 3,
 
 
 def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
-    monkeypatch.setattr(script, "compile_batch", lambda batch: next_logits)
+    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: next_logits)
     out, err = call(*EVERY_OPTION.split())
     assert out == f"x{tokenizer.decode(expected('x', SAMPLING, **CHOICES))}\n"
     assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err
@@ -145,7 +145,7 @@ def test_compile_draws_with_the_compiled_step(call, monkeypatch):
         logits[:, FIRST_BYTE + ord("a")] = 1e9
         return logits
 
-    monkeypatch.setattr(script, "compile_batch", lambda batch: prefer_a)
+    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: prefer_a)
     assert call("--prompt", "x", "--max-new-tokens", "3", "--compile").out == "xaaa\n"
     assert call("--prompt", "x", "--max-new-tokens", "3").out != "xaaa\n"
 
@@ -355,7 +355,7 @@ def test_a_session_may_begin_with_a_document(talk, expected, tokenizer):
 
 def test_the_rate_leaves_compiling_out(call, ticks, monkeypatch):
     """Compiling reads the clock a hundred times."""
-    def slow_compile(batch):
+    def slow_compile(batch, previous):
         for _ in range(100):
             script.time.perf_counter()
         return next_logits

@@ -189,7 +189,7 @@ def test_layers_of_all_lengths_are_compiled_once():
 @pytest.mark.cuda
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("position, n_kv_heads", [
-    ("rope", 4), ("rope", 2), ("alibi", 4), ("alibi", 2), ("sinusoidal", 4)])
+    ("rope", 6), ("rope", 2), ("alibi", 6), ("alibi", 2), ("sinusoidal", 6)])
 def test_recorded_graphs_draw_the_texts_of_the_plain_step(position, n_kv_heads, compiled):
     """One row, which is computed by sums, and six, which are not; blocks of 8 keys."""
     model = sharp_model(n_layers=2, position=position, n_kv_heads=n_kv_heads).cuda()

@@ -246,7 +246,8 @@ def test_a_result_says_whether_a_stop_was_asked_for(workdir):
 @pytest.mark.cuda
 @pytest.mark.parametrize("extra", [[], MUON], ids=["adamw", "muon"])
 def test_a_step_on_a_gpu_waits_for_nothing(workdir, extra):
-    setup = build_setup(workdir, "--train.device=cuda", "--model.dropout=0.2", *extra)
+    setup = build_setup(workdir, "--train.device=cuda", "--model.dropout=0.2", *extra,
+                        device=torch.device("cuda", 0))
     assert setup.reads_late
     train_step(setup, 0)
     before = torch.cuda.get_sync_debug_mode()
