@@ -3,7 +3,7 @@
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
     python bench.py --peer llama.cpp
-    python bench.py --config bench-gpu.yaml --repeats 4 --new-tokens 128
+    python bench.py --config bench-gpu.yaml --repeats 4 --new-tokens 500
 
 The model has random weights, which take as long as trained ones. If transformers is installed
 (requirements-dev.txt), its LlamaForCausalLM of the same sizes runs too: in the dtype of
@@ -410,10 +410,8 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
     def by_gyre() -> list[list[int]]:
         batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)
         previous = recorded[0] if recorded else None
-        if setting.compiled:
-            step = compile_batch(batch, previous)
-        else:
-            step = graph_batch(batch, previous=previous)
+        choose_step = compile_batch if setting.compiled else graph_batch
+        step = choose_step(batch, previous)
         recorded[:] = [step]
         for _ in batch.draw(step):
             pass

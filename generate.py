@@ -361,10 +361,8 @@ def write_texts(
         new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
-    if options.compile:
-        step = compile_batch(batch, previous)
-    else:
-        step = graph_batch(batch, previous=previous)
+    choose_step = compile_batch if options.compile else graph_batch
+    step = choose_step(batch, previous)
     streamed = len(rows) == 1
     times = [time.perf_counter()]
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,

@@ -50,7 +50,7 @@ def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
     if batch.cache is None:
         return next_logits
     if can_graph(batch.model, batch.device):
-        return graph_batch(batch, compiled=True, previous=previous)
+        return graph_batch(batch, previous, compiled=True)
     with evaluating(batch.model):
         return compile_step(next_logits, batch.model, batch.cache, prompt=min(batch.starts),
                             samples=batch.num_samples)

@@ -28,7 +28,7 @@ ALIGNED = 16
 """Attention kernels read masks whose rows begin at multiples of so many numbers."""
 
 
-def graph_batch(batch: Batch, *, compiled: bool = False, previous: Step | None = None) -> Step:
+def graph_batch(batch: Batch, previous: Step | None = None, *, compiled: bool = False) -> Step:
     """Return the step that decodes a batch by CUDA graphs; `next_logits` where there can be none.
 
     With `compiled`, PyTorch's compiler fuses the operations of a layer first. If the step of a

@@ -10,6 +10,7 @@ itself. Without names all rows run but `tests`, in the order of their worth.
 
 import copy
 import gc
+import itertools
 import json
 import os
 import platform
@@ -43,6 +44,7 @@ from formats import hf  # noqa: E402
 from gyre.checkpoint import STATES, WEIGHTS, write_tensors  # noqa: E402
 from gyre.compiled import compile_batch  # noqa: E402
 from gyre.compute import Compute, matmul_rates, resolve_dtype  # noqa: E402
+from gyre.graphed import GraphedStep, graph_batch  # noqa: E402
 from gyre.optim import Optimizers, orthogonalize  # noqa: E402
 from gyre.options import make_config  # noqa: E402
 from gyre.parallel import Replicated, World  # noqa: E402
@@ -51,7 +53,7 @@ from gyre.step import PendingStep, Progress, Setup, micro_batches, start_step, s
 from model.config import ModelConfig  # noqa: E402
 from model.dropout import compute_mask  # noqa: E402
 from model.encodings import POSITIONS  # noqa: E402
-from model.generation import Batch, generate, next_logits  # noqa: E402
+from model.generation import Batch, Step, generate, next_logits  # noqa: E402
 from model.sampling import Sampling  # noqa: E402
 from model.transformer import KVCache, Transformer  # noqa: E402
 
@@ -66,7 +68,9 @@ MODEL: dict[str, Any] = {"dim": 768, "n_layers": 12, "n_heads": 12, "hidden_dim"
                          "vocab_size": 50304, "max_positions": 2048}
 BATCH = 32
 LENGTH = 1024
-NEW_TOKENS = 128
+PROMPT = 8
+NEW_TOKENS = 496
+ROWS_DECODED = (1, 32)
 STEPS = 60  # of the trainings that are compared
 BURST = 10  # training steps that are timed together
 if not ON_CUDA:
@@ -74,10 +78,16 @@ if not ON_CUDA:
              "max_positions": 256}
     BATCH = 2
     LENGTH = 32
-    NEW_TOKENS = 8
+    NEW_TOKENS = 40
+    ROWS_DECODED = (1, 3)
     STEPS = 6
     BURST = 2
 
+SAMPLINGS = {
+    "greedy": Sampling(temperature=0), "temperature 0.8": Sampling(temperature=0.8),
+    "top-k 50": Sampling(temperature=0.8, top_k=50),
+    "top-p 0.9": Sampling(temperature=0.8, top_p=0.9),
+}
 GUESSED_PRODUCTS = 790e12  # bfloat16 FLOP/s of an H100, where row env has not measured them
 GUESSED_COPY = 3.0e12  # bytes/s that its memory reads and writes, likewise
 
@@ -620,7 +630,7 @@ def warm_decoding() -> None:
     """Compile the decoding of one row."""
     use_cudnn_attention(False)
     with attempt("warm", what="gyre decoding"):
-        (first,) = measure_seconds(gyre_decoding(1, 8, compiled=True), 1)
+        (first,) = measure_seconds(gyre_decoding(1, SAMPLINGS["greedy"], compiled=True), 1)
         result("warm", what="gyre decoding", first_text_s=round(first, 1), **compiler_counts())
 
 
@@ -713,14 +723,20 @@ def time_files(setup: Setup) -> None:
     result("speed", batch_read_ms=round(1e3 * min(measure_seconds(read, 10)), 2))
 
 
-def gyre_decoding(rows: int, new: int, compiled: bool = False, temperature: float = 0.0) -> Call:
-    """Return what decodes `new` tokens after a prompt of one, for every row, in bfloat16."""
+def gyre_decoding(rows: int, sampling: Sampling, compiled: bool) -> Call:
+    """Return what decodes NEW_TOKENS after a short prompt, for every row, in bfloat16.
+
+    On CUDA each text uses what was recorded for the first.
+    """
     model = build_model()
+    recorded: list[Step] = []
 
     def call() -> None:
-        batch = Batch(model, [[1]], Sampling(temperature=temperature), max_new_tokens=new,
-                      num_samples=rows)
-        step = compile_batch(batch) if compiled else next_logits
+        batch = Batch(model, [[1] * PROMPT], sampling, max_new_tokens=NEW_TOKENS, num_samples=rows)
+        previous = recorded[0] if recorded else None
+        choose_step = compile_batch if compiled else graph_batch
+        step = choose_step(batch, previous)
+        recorded[:] = [step]
         for _ in batch.draw(step):
             pass
 
@@ -735,97 +751,73 @@ def build_model() -> Transformer:
 
 
 def decode() -> None:
-    """Tokens/s of decoding: of the first text, for which kernels are planned, and of later ones."""
-    for rows, temperature in ((1, 0.0), (32, 0.0), (32, 0.8)):
-        time_gyre(rows, NEW_TOKENS, temperature=temperature)
-    with attempt("decode", program="transformers"):
-        peer = build_peer().to(torch.bfloat16).eval()
-        for rows in (1, 32):
-            time_peer(peer, rows, NEW_TOKENS)
-        # With cuDNN, which may plan anew for every length: few tokens.
-        time_gyre(1, NEW_TOKENS // 5, cudnn=True)
-        time_peer(peer, 1, NEW_TOKENS // 5, cudnn=True)
-    if ON_CUDA:
-        for rows in (1, 32):
-            with attempt("decode", what="one step at 512 keys", rows=rows):
-                time_graph(rows)
-    for rows in (1, 32) if ON_CUDA else (1,):
-        time_gyre(rows, NEW_TOKENS, compiled=True)
+    """Tokens/s of decoding: of the first text, for which graphs are recorded, and of later ones."""
+    use_cudnn_attention(False)
+    for rows in ROWS_DECODED:
+        with attempt("decode", what="one step", rows=rows):
+            time_step(rows)
+    for compiled, rows in itertools.product((False, True), ROWS_DECODED):
+        for name, sampling in SAMPLINGS.items():
+            time_gyre(rows, name, sampling, compiled)
     result("decode", what="compiled decoding", **compiler_counts())
 
 
-def time_gyre(rows: int, new: int, *, compiled: bool = False, temperature: float = 0.0,
-              cudnn: bool = False) -> None:
+def time_gyre(rows: int, name: str, sampling: Sampling, compiled: bool) -> None:
     """Time our decoding of three texts."""
-    case = {"program": "gyre", "compiled": compiled, "cudnn": cudnn, "rows": rows,
-            "temperature": temperature, "new": new}
-    use_cudnn_attention(cudnn)
+    case = {"program": "gyre", "compiled": compiled, "rows": rows, "sampling": name}
     with attempt("decode", **case):
-        times = measure_seconds(gyre_decoding(rows, new, compiled, temperature), 3)
+        times = measure_seconds(gyre_decoding(rows, sampling, compiled), 3)
         weights = 2 * ModelConfig(**MODEL).matrix_parameters
         limit = rows * measured_rate("copy", GUESSED_COPY) / weights
-        result("decode", **case, tokens_per_s=[round(rows * new / each, 1) for each in times],
+        tokens = rows * NEW_TOKENS
+        result("decode", **case, tokens_per_s=[round(tokens / each, 1) for each in times],
                weights_only_limit=round(limit))
 
 
-def time_peer(model: Any, rows: int, new: int, cudnn: bool = False, static: bool = False) -> None:
-    """Time transformers' decoding of three texts."""
-    case = {"program": "transformers", "static": static, "cudnn": cudnn, "rows": rows, "new": new}
-    use_cudnn_attention(cudnn)
-    prompt = torch.ones(rows, 1, dtype=torch.long, device=DEVICE)
-    options: dict[str, Any] = {"attention_mask": torch.ones_like(prompt),
-                               "do_sample": False, "max_new_tokens": new}
-    if static:
-        options["cache_implementation"] = "static"
-    with attempt("decode", **case), torch.inference_mode():
-        times = measure_seconds(lambda: model.generate(prompt, **options), 3)
-        result("decode", **case, tokens_per_s=[round(rows * new / each, 1) for each in times])
-
-
-def time_graph(rows: int) -> None:
-    """Time one eager step, and the same kernels as a CUDA graph: the difference is launches."""
-    use_cudnn_attention(False)
+def time_step(rows: int) -> None:
+    """Time a step after 400 tokens as it is written, and as it is recorded."""
     model = build_model()
-    cache = KVCache(model.config, rows, 1024, DEVICE, torch.bfloat16)
-    tokens = torch.ones(rows, 1, dtype=torch.long, device=DEVICE)
-    weights = 2 * model.config.matrix_parameters
-
-    def step() -> Tensor:
-        cache.length = 512
-        return next_logits(model, tokens, cache)
-
+    cache = KVCache(model.config, rows, 512, DEVICE, torch.bfloat16)
+    token = torch.ones(rows, 1, dtype=torch.long, device=DEVICE)
+    recorded = GraphedStep(model, cache, recorded=ON_CUDA)
+    times = {}
     with torch.inference_mode():
-        eager = median_seconds(step, 20)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            repeat(step, 2)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        replayed = median_seconds(graph.replay, 100)
-    floor = weights / measured_rate("copy", GUESSED_COPY)
-    result("decode", what="one step at 512 keys", rows=rows, eager_ms=round(1e3 * eager, 3),
-           graph_ms=round(1e3 * replayed, 3), floor_ms=round(1e3 * floor, 3))
+        next_logits(model, token.expand(rows, 400), cache)
+        for name, call in (("eager_ms", next_logits), ("recorded_ms", recorded)):
+
+            def step(call: Step = call) -> None:
+                cache.length = 400
+                call(model, token, cache)
+
+            times[name] = round(1e3 * median_seconds(step, 20), 4)
+    floor = 2 * model.config.matrix_parameters / measured_rate("copy", GUESSED_COPY)
+    result("decode", what="one step", rows=rows, **times, floor_ms=round(1e3 * floor, 4))
 
 
 def static() -> None:
-    """transformers at its best: a static cache, for which it compiles a CUDA graph."""
+    """transformers' decoding: with its dynamic cache, and at its best, with a static one, for which
+    it compiles a CUDA graph."""
+    use_cudnn_attention(False)  # it plans anew for every length
     peer = build_peer().to(torch.bfloat16).eval()
-    for rows in (1, 32):
-        time_peer(peer, rows, NEW_TOKENS, static=True)
+    for rows, cache in itertools.product(ROWS_DECODED, (None, "static")):
+        case = {"program": "transformers", "cache": cache, "rows": rows}
+        prompt = torch.ones(rows, PROMPT, dtype=torch.long, device=DEVICE)
+        options: dict[str, Any] = {"attention_mask": torch.ones_like(prompt), "do_sample": False,
+                                   "max_new_tokens": NEW_TOKENS, "cache_implementation": cache}
+        with attempt("static", **case):
+            times = measure_seconds(partial(peer.generate, prompt, **options), 3)
+            tokens = rows * NEW_TOKENS
+            result("static", **case, tokens_per_s=[round(tokens / each, 1) for each in times])
 
 
 def profile() -> None:
-    """Where the time of a compiled training step and of an eager decoding of 12 tokens goes."""
+    """Where the time of a compiled training step and of the decoding of a text goes."""
     with attempt("profile", what="train"):
         step, _ = gyre_training(BATCH, ON_CUDA)
         print_profile("train", step, 4)
     free_memory()
-    with attempt("profile", what="decode of 12"):
-        use_cudnn_attention(False)
-        print_profile("decode of 12", gyre_decoding(1, 12), 1)
+    with attempt("profile", what="decode"):
+        print_profile("decode", gyre_decoding(1, SAMPLINGS["greedy"], compiled=False), 1)
 
 
 def print_profile(name: str, call: Call, count: int) -> None:
