@@ -271,8 +271,8 @@ def format_estimate(seconds: float) -> str:
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
-# float32 (docs/benchmarks.md). On an H200, 50 s of compiling were repaid by 30 M tokens of a model of
-# 124 M parameters in bfloat16; other dtypes were not measured there.
+# float32 (docs/benchmarks.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
+# repaid 50 s of compiling; other dtypes were not measured there.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
 UNKNOWN_REPAYING_FLOPS = 2e16
 TRITON_CAPABILITY = (7, 0)  # of the oldest cards that torch.compile writes code for
