@@ -50,8 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     with report_errors():
         options = parse(argv)
-        # From here on, options.chat is the template, or None.
-        trained, options.chat = load_trained(options)
+        trained, options.template = load_trained(options)
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -121,7 +120,10 @@ class ModelOptions:
 
 @dataclass
 class TextOptions:
-    """What is continued, and how far."""
+    """What is continued, and how far.
+
+    A list is an option that can be given several times, or not at all.
+    """
 
     prompt: list[str]
     """Text to continue, without a space at its end, because pieces begin with one; '' begins a
@@ -338,7 +340,7 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.chat)
+    ids = encode_prompts(trained, prompts, options.template)
     rows = []
     for prompt in prompts:
         shown = "" if options.chat else prompt
@@ -382,8 +384,8 @@ def write_texts(
     if longest > seq_len:
         say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
-    # Prefill reads of every prompt as many tokens as the shortest one has, and draws the first
-    # token of the rows with that prompt: these are not decoded.
+    # Prefill reads as many tokens of every prompt as the shortest has. It draws the first token of
+    # the rows whose prompt is that short, which does not count as decoded.
     shortest = min(batch.starts)
     drawn_by_prefill = 0
     for start, length in zip(batch.starts, batch.lengths, strict=True):

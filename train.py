@@ -9,8 +9,9 @@
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
-Later sources override earlier ones: the defaults, YAML files, the run of --init-from, --branch-from
-or --resume, the command line. The run is in runs/NAME.
+Later sources override earlier ones: the defaults, what a run of --init-from says of its text, YAML
+files, the model of that run, the command line. --resume and --branch-from take everything but the
+command line from their run. The run is in runs/NAME.
 """
 
 import math
@@ -123,8 +124,8 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
     So one sees what the training gains.
     """
-    goes_on = start.source is not None  # a fine-tuning that is resumed has measured it before
-    if setup.config.init_from is None or goes_on:
+    restored = start.source is not None  # the command that began the fine-tuning has measured it
+    if setup.config.init_from is None or restored:
         return {}
     return measure_validation(setup)
 
@@ -142,18 +143,18 @@ def take_steps(
     stopping = False
     while True:
         following = None
-        number = progress.step + 1  # of the pending step, counted from 1
+        number = progress.step + 1  # of the pending step from 1; of the following one from 0
         if setup.reads_late and not stopping and not is_due(setup, number, first_save):
             following = start_step(setup, number)
         result = pending.read(since=finished)
         finished = result.finished
         count_step(setup, run, result, bar)
-        stopping = result.stopping
         if following is None:
-            stopping = validate_and_save(setup, run, first_save)
-            if stopping or number == setup.config.train.steps:
+            asked_to_stop = validate_and_save(setup, run, first_save)
+            if asked_to_stop or number == setup.config.train.steps:
                 return
             following = start_step(setup, number)
+        stopping = result.stopping  # then no step is started early, and the next is the last
         pending = following
 
 

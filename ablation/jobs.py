@@ -95,13 +95,13 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    path = Path(folder, "logs", job.name).resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.with_name(f"{job.name}.log")
+    lock_path = Path(folder, "logs", job.name).resolve()
+    lock_path.parent.mkdir(parents=True, exist_ok=True)
+    log = lock_path.with_name(f"{job.name}.log")
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             # A worker that the scheduler has lost may still do this job.
-            with locked(path, f"another worker is doing {job.name}: waiting for it"):
+            with locked(lock_path, f"another worker is doing {job.name}: waiting for it"):
                 return train_and_measure(run_training, job, stop)
         except Exception:
             traceback.print_exc()  # the study shows a line of it only
@@ -132,7 +132,8 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     asked it to.
     """
     folder = Path(training.run)
-    # Locked while it is looked at only: somebody may train this run by hand, and train.py locks it.
+    # Locked only while it is looked at: somebody may train this run by hand, and train.py takes the
+    # same lock.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         if folder.exists():
             step = resumable_step(folder)
@@ -166,7 +167,7 @@ def make_start(training: Training) -> Start:
     argv = to_argv(training)
     if training.trunk is not None:
         return branch(RunDir.open(training.trunk), argv, training.options, training.at)
-    return begin(make_draft(training.options), argv, "gyre", training.options)
+    return begin(make_draft(training.options), argv, stem="gyre", given=training.options)
 
 
 def to_argv(training: Training) -> list[str]:
@@ -195,6 +196,8 @@ def has_diverged(folder: Path) -> bool:
 
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Tell this worker to save and end its job if it is one of `keys`, and to begin none of them.
+
+    Dask hands over `dask_worker` because of its name.
 
     Returns those of `keys` that the worker is doing.
     """

@@ -33,8 +33,8 @@ from gyre.step import Progress, Setup, summed_loss, train_step
 from model import kernels
 from model.transformer import Transformer
 
-# Training tokens. 8,000 of them (30 kB) end at 2.1 bits per byte, 110,000 (400 kB) at 1.4
-# (docs/benchmarks.md).
+# Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
+# byte, 110,000 (400 kB) at 1.4 (docs/benchmarks.md).
 LITTLE_TEXT = 50_000
 # How long the rate of the first steps is measured, for train.minutes.
 MIN_TIMED_STEPS = 3
@@ -74,7 +74,7 @@ def prepare_data(start: Start, world: World) -> Start:
     config = start.config
     source = start.source
     if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name
+        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
     check_tf32(start, world)
     check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
@@ -98,7 +98,8 @@ def prepare_data(start: Start, world: World) -> Start:
 def check_sizes(config: Config, world: World) -> None:
     """Raise UserError for a batch or a model that these processes cannot share or hold.
 
-    Compiled in bfloat16, a training needs the least memory. Whether it is, is chosen later.
+    The memory is counted as compiled in bfloat16, which needs the least: how the training computes
+    is chosen later.
     """
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
@@ -172,7 +173,8 @@ def choose_compute(config: Config, world: World) -> Compute:
         onednn = kernels.prefers_onednn(world.device)
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates = measure_rates(config, world, onednn)
-    dtype, why = resolve_dtype(train.dtype, world.device, lambda: list(rates.values()))
+    dtype, why = resolve_dtype(train.dtype, world.device,
+                               lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
     tokens = count_tokens(config)
@@ -182,11 +184,13 @@ def choose_compute(config: Config, world: World) -> Compute:
     if needs_estimate(config, world):
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
         rate = flops / seconds
-    if train.minutes is not None:  # as many steps as fit into them
+    # With train.minutes the time is given, and the work is what fits into it.
+    if train.minutes is not None:
         seconds = 60 * train.minutes
         flops = rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
-    if compiled and not all(world.collect(compiled)):
+    all_compile = all(world.collect(compiled))  # all call it, whatever they have found
+    if compiled and not all_compile:
         compiled = False
         why_compiled = "eager: another process has no compiler that works"
     return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
@@ -285,9 +289,9 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # The numbers of a gradient, which is not scaled any more, are too small for float16.
-    products = torch.float32 if compute.dtype == torch.float16 else compute.dtype
-    optimizers = Optimizers(model, config.optim, products)
+    # Of Muon's products: its gradients are not scaled any more, and too small for float16.
+    muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
+    optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
     if restores:
@@ -375,6 +379,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """
     steps = start.config.train.steps
     gives_steps = "train.steps" in start.given
+    # Without --train.steps, the run ends where the last command that trained it had it end.
     last_step = steps if gives_steps else steps_when_saved
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
@@ -393,7 +398,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         return
     config = setup.config
     n_tokens = setup.train_data.n_tokens
-    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
+    epochs = count_tokens(config) / n_tokens
     if start.repeatable and start.resumed:
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
     if start.resumed and setup.progress.step == 0:

@@ -62,8 +62,8 @@ class Compute:
     def active(self) -> Iterator[None]:
         """Return the context in which products and compilation are as was chosen.
 
-        Afterwards all is as before, and what was compiled meanwhile is forgotten: no training
-        depends on those that the process did before.
+        Afterwards all is as before, and what was compiled meanwhile is forgotten, so that no
+        training depends on an earlier one of this process.
         """
         with kernels.products_by_onednn(self.onednn), products_in_tf32(self.tf32):
             if not self.compiled:
@@ -199,10 +199,10 @@ def resolve_dtype(
 ) -> tuple[torch.dtype, str]:
     """Return the dtype of matrix products, and the reason in words.
 
-    On a CPU, auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more,
-    in `rates()`, such as `matmul_rates`. A processor's flags do not tell: some compute bfloat16
-    slower than float32. On CUDA nothing is measured, and `training` says whether a training
-    computes or a model that is loaded.
+    On a CPU, auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more.
+    `rates()` returns the rates of float32 and bfloat16, as `matmul_rates` does. A processor's flags
+    do not tell: some compute bfloat16 slower than float32. On CUDA nothing is measured, and
+    `training` says whether a training computes or a model that is loaded.
     """
     if dtype != "auto":
         return getattr(torch, dtype), f"{dtype}, as configured"
@@ -295,7 +295,7 @@ def resolve_compile(
     missing = find_missing(device)
     if missing is not None:
         return False, f"eager: {missing}"
-    if device.type != "cuda":  # where all that can be missing is known
+    if device.type != "cuda":  # for which `find_missing` knows all that can be missing
         try:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
         except Exception as error:  # whatever the compiler raises, training goes on without it

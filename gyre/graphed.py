@@ -2,16 +2,15 @@
 
 A GPU computes a token of a small model in less time than its 444 kernels take to launch. A CUDA
 graph repeats what was recorded, so nothing in it may depend on the length of the text but through
-tensors: keys and values are written at an index that is a tensor, attention reads all keys of the
-first blocks of KEY_BLOCK, and those that are not written yet are masked. What an encoding adds to
-embeddings is computed outside of the graph.
+tensors: keys and values are written at an index that is a tensor, and attention reads whole blocks
+of KEY_BLOCK keys, as many as hold the text, and masks those not written yet. What an encoding adds
+to embeddings is computed outside of the graph.
 
 The same step without a graph runs on any device, which is how it is tested.
 
 B rows, S keys, H query heads, H_kv key/value heads, D head width, C model width, V vocabulary.
 """
 
-import math
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,21 +23,18 @@ from model.generation import KEY_BLOCK, Batch, Step, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
 
-ALIGNED = 16
-"""Attention kernels read masks whose rows begin at multiples of so many numbers."""
-
 
 def graph_batch(batch: Batch, previous: Step | None = None, *, compiled: bool = False) -> Step:
     """Return the step that decodes a batch by CUDA graphs; `next_logits` where there can be none.
 
-    With `compiled`, PyTorch's compiler fuses the operations of a layer first. If the step of a
-    `previous` batch fits, it is returned, with all that it has recorded, and the batch gets its
-    cache: then that batch must have ended.
+    With `compiled`, PyTorch's compiler fuses the operations of a layer first. `previous` is the
+    step of an earlier batch, which must have ended. If it fits, it is returned with all that it has
+    recorded, and `batch` gets its cache.
     """
     if batch.cache is None or not can_graph(batch.model, batch.device):
         return next_logits
     if isinstance(previous, GraphedStep) and previous.fits(batch.model, batch.cache, compiled):
-        previous.cache.length = 0
+        previous.reset()
         batch.cache = previous.cache
         return previous
     return GraphedStep(batch.model, batch.cache, compiled=compiled)
@@ -97,12 +93,25 @@ class GraphedStep:
         cache.length = start + 1
         return block.logits
 
+    def reset(self) -> None:
+        """Empty the cache."""
+        self.cache.length = 0
+        self.clear_rest()
+
+    @torch.inference_mode()
+    def clear_rest(self) -> None:
+        """Set what the text has not written to 0.
+
+        Attention multiplies masked values by 0, and what memory or a broken text has left there may
+        be NaN.
+        """
+        for x in self.cache.keys + self.cache.values:
+            x[:, :, self.cache.length :] = 0
+
     def make_block(self, n_keys: int, tokens: Tensor) -> "DecodingBlock":
         """Return the step that reads so many keys, recorded as a graph."""
         if not self.blocks:
-            # Attention multiplies masked values by 0, and what no token has written may be NaN.
-            for x in self.cache.keys + self.cache.values:
-                x[:, :, self.cache.length :] = 0
+            self.clear_rest()
         block = DecodingBlock(self, n_keys)
         if self.pool is not None:
             block.fill(tokens, self.cache.length)
@@ -131,7 +140,10 @@ class LayerCache:
         self.indices = indices  # (S,)
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
-        """Write xk, xv (B, H_kv, 1, D) and return keys and values (B, H_kv, S, D)."""
+        """Write xk, xv (B, H_kv, 1, D) and return keys and values (B, H_kv, S, D).
+
+        Layers call it as they call `KVCache.update`; `layer` is not needed.
+        """
         self.keys.index_copy_(2, self.position, xk)
         self.values.index_copy_(2, self.position, xv)
         n_keys = len(self.indices)
@@ -166,7 +178,7 @@ class DecodingBlock:
         self.step = step
         self.graph: torch.cuda.CUDAGraph | None = None
         self.next_start = -1
-        """What `position` holds."""
+        """What `position` holds after the next run."""
         self.position = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=keys.device)
         self.indices = torch.arange(n_keys, device=keys.device)
@@ -177,12 +189,10 @@ class DecodingBlock:
         if type(encoding).embed is not PositionEncoding.embed:
             self.embedded = torch.zeros(rows, 1, model.config.dim, dtype=keys.dtype,
                                         device=keys.device)
-        # A key that is cached has the rotation of its position in a text of any length.
+        # One table for texts of all lengths: else keys could not be cached.
         self.rotations = encoding.freqs_cis(0, min(n_keys, model.config.max_positions))
-        self.biased = encoding.bias(self.indices[:1], self.indices[:1]) is not None
-        width = ALIGNED * math.ceil(n_keys / ALIGNED)
-        unbiased = torch.zeros(1, 1, 1, width, dtype=keys.dtype, device=keys.device)
-        self.unbiased = unbiased[..., :n_keys]
+        self.has_bias = encoding.bias(self.indices[:1], self.indices[:1]) is not None
+        self.no_bias = torch.zeros(1, 1, 1, n_keys, dtype=keys.dtype, device=keys.device)
         self.logits = torch.empty(0)
         """(B, V), of the last run."""
         if step.compiled:  # one graph of the compiler for any number of keys
@@ -208,8 +218,8 @@ class DecodingBlock:
         freqs_cis = self.rotations
         if freqs_cis is not None:
             freqs_cis = freqs_cis.index_select(0, self.position)
-        bias = self.unbiased
-        if self.biased:
+        bias = self.no_bias
+        if self.has_bias:
             encoded = model.position.bias(self.position, self.indices)
             assert encoded is not None
             bias = encoded[None]
@@ -225,13 +235,12 @@ class DecodingBlock:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # libraries set themselves up, which cannot be recorded
-            self.compute()
-            self.position -= 1
-            self.compute()
-            self.position -= 1
+            for _ in range(2):
+                self.compute()
+                self.position -= 1  # which it has moved on
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with torch.cuda.graph(self.graph, pool=pool):  # computes nothing now
             self.compute()
 
     def run(self) -> None:

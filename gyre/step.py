@@ -37,10 +37,10 @@ class StepResult(NamedTuple):
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
     stopping: bool
-    """Whether any process had been asked to stop when it had computed its gradient."""
+    """Whether any process had been asked to stop when it started the sum over the processes."""
     seconds: float
-    """Until its numbers were there: from its start in this process, or from when those of the step
-    before were there, if that was later."""
+    """From its start in this process, or from when the numbers of the step before were there if
+    that was later, until its own were there."""
     finished: float
     """When its numbers were there, by `time.perf_counter`."""
     loss_scale: float
@@ -60,7 +60,7 @@ class PendingStep:
     """Four numbers: the loss in nats, summed over the tokens of all processes; more than 0 if one
     was asked to stop; the norm of the gradient; the factor of the loss."""
     copied: torch.cuda.Event | None
-    """Occurs when `measured` has come from a GPU to the CPU. None: nothing has to come."""
+    """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
     """How many tokens the loss is the sum of."""
     lr: float
@@ -69,7 +69,7 @@ class PendingStep:
     """None until somebody has waited."""
 
     def wait(self) -> None:
-        """Wait until the numbers are there."""
+        """Wait until the numbers are there. (On MPS, `read` waits.)"""
         if self.finished is not None:
             return
         if self.copied is not None:
@@ -151,7 +151,7 @@ class Setup:
     rows: int
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
-    """Where the training stands. The one thing here that every step changes."""
+    """Where the training stands. `advance` moves it."""
     scaler: torch.amp.GradScaler
     """Scales the loss in float16, so that small gradients are not rounded to 0. In other dtypes it
     does nothing."""
@@ -188,9 +188,11 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     grad_norm = setup.parallelism.clip_grad(setup.model, limit)
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
-    measured = torch.cat([sums, torch.stack([grad_norm, loss_scale]).to(sums.dtype)])
+    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))  # get_scale() would wait for a GPU
+    others = torch.stack([grad_norm, loss_scale])
+    measured = torch.cat([sums, others.to(sums.dtype)])  # float64 with several processes
     finite = measured.isfinite().all()
+    # In place of `scaler.step`: it is decided here, once for all optimizers and processes.
     if setup.reads_late:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
@@ -293,8 +295,8 @@ def token_losses(
     n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
     batches = math.ceil(math.ceil(n_windows / data.world_size) / batch_size)
     with evaluating(model):
-        for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
-                         disable=data.rank > 0):
+        for x, y in tqdm(data.windows(batch_size), desc="validate", total=batches, leave=False,
+                         delay=2, disable=data.rank > 0):
             with compute.autocast(), uncompiled():
                 logits = model(x.to(compute.device))
             targets = y.flatten()

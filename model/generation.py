@@ -20,7 +20,7 @@ from model.transformer import KVCache, Transformer
 Step = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
-"""On CUDA, caches have a multiple of so many keys, and decoding reads a multiple of them."""
+"""On CUDA, caches have room for a multiple of so many keys, and graphs read a multiple."""
 NUMBERS_AHEAD = 16
 """For so many tokens of each row, random numbers are copied to the device at once."""
 
@@ -112,7 +112,7 @@ class Batch:
         self.due_index = torch.tensor(self.due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
-        """Random numbers (NUMBERS_AHEAD, B), of which the first row draws token `first_number`."""
+        """Random numbers (NUMBERS_AHEAD, B): at i those of all rows for token `first_number + i`."""
         self.first_number = -NUMBERS_AHEAD
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
@@ -135,6 +135,7 @@ class Batch:
                 if due:
                     with inference:  # but not what the caller does with a token
                         unread.append(self.start_step(step, due))
+                # If no row is due, all tokens of a live row are drawn, and some are unread.
                 if not due or len(unread) > self.steps_ahead:
                     yield from self.accept(unread.popleft())
 
@@ -237,9 +238,9 @@ class Batch:
         """Return the random number for token `known` of each row, or 0 if it needs none."""
         numbers = [0.0] * len(self.starts)
         for row in self.live:
-            number = known - self.starts[row]
-            if 0 <= number < self.max_new_tokens:
-                numbers[row] = uniform(self.seed, row % self.num_samples, number)
+            index = known - self.starts[row]
+            if 0 <= index < self.max_new_tokens:
+                numbers[row] = uniform(self.seed, row % self.num_samples, index)
         return numbers
 
 

@@ -88,6 +88,13 @@ def test_nothing_is_compiled_if_another_process_cannot(decided):
     assert compute.reason.endswith("eager: another process has no compiler that works")
 
 
+def test_a_process_that_cannot_compile_still_tells_the_others(decided):
+    """Else they would wait for it, and take its next word for this one."""
+    compute, _, _ = decided(compiled=False, first_compiles=True)
+    assert compute.compiled is False
+    assert Second.first == []
+
+
 def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
     """6 FLOPs for each weight and token: 12 steps of 27 rows of 20 tokens."""
     _, _, flops = decided()

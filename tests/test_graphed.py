@@ -31,13 +31,13 @@ def filled_cache(model, tokens) -> KVCache:
     return cache
 
 
-def decode_all(step, model, tokens, known) -> torch.Tensor:
-    """The logits (B, T, V) after each of the tokens but the first, which are `known`."""
+def decode_all(make, model, tokens, known) -> torch.Tensor:
+    """The logits (B, T, V) after each token from number `known` on; the others are in the cache."""
     cache = filled_cache(model, tokens[:, :known])
-    run = step(model, cache)
+    step = make(model, cache)
     logits = []
     for number in range(known, tokens.shape[1]):
-        logits.append(run(model, tokens[:, number : number + 1], cache).clone())
+        logits.append(step(model, tokens[:, number : number + 1], cache).clone())
     assert cache.length == tokens.shape[1]
     return torch.stack(logits, dim=1)
 
@@ -149,6 +149,18 @@ def test_the_next_text_of_this_size_uses_what_was_recorded(on_cuda):
     blocks = dict(step.blocks)
     list(batch.draw(step))
     assert step.blocks == blocks
+    expected = Batch(model, [[7, 5]], GREEDY, max_new_tokens=13)
+    list(expected.draw())
+    assert batch.new_tokens() == expected.new_tokens()
+
+
+def test_nan_that_a_broken_text_has_left_breaks_no_later_one(on_cuda):
+    model = sharp_model(n_layers=2)
+    first, step = keep_step(model, new=12)
+    for x in first.cache.keys + first.cache.values:
+        x[:, :, 4:] = torch.nan
+    batch = Batch(model, [[7, 5]], GREEDY, max_new_tokens=13)
+    list(batch.draw(graph_batch(batch, previous=step)))
     expected = Batch(model, [[7, 5]], GREEDY, max_new_tokens=13)
     list(expected.draw())
     assert batch.new_tokens() == expected.new_tokens()

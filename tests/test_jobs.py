@@ -16,10 +16,10 @@ from ablation.jobs import (
     TuningJob,
     do_job,
     has_diverged,
-    measure_runs,
     to_argv,
     train_run,
 )
+from ablation.record import measure_runs
 from errors import UserError
 from files import locked
 from gyre.rundir import RunDir
@@ -60,7 +60,7 @@ def save_step(run: RunDir, step: int) -> None:
 def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
     run = new_run("live")
     assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
-    assert not run.path.exists()
+    assert not run.path.exists()  # it was removed; `called` makes no new one
     assert called == [["--name=live", "--train.steps=3"]]
 
 

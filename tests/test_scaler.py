@@ -18,7 +18,8 @@ LATE = [False, True]
 
 
 def overflow(steps, rank=0):
-    """Make train.py's gradients of these steps infinite, in one process of a training."""
+    """A `start_step` that makes the gradients of these steps, counted from 0, infinite in one
+    process of a training."""
     start = train.start_step
 
     def overflowing(setup, step):
@@ -37,7 +38,8 @@ def overflow(steps, rank=0):
 @pytest.fixture
 def trained(workdir, run_name, monkeypatch):
     """Trains in float16 with gradients of some steps that are infinite; gives the exit code and
-    the folder. `scaler` is what GradScaler is made with."""
+    the folder. Steps are counted from 0 here, and from 1 in metrics. `scaler` is what GradScaler is
+    made with."""
     def trained(steps, *extra, late=False, name=run_name, **scaler):
         def build_scaled(*args):
             setup = build(*args)
@@ -123,7 +125,7 @@ def test_overflows_in_a_row_do_not_end_a_training(trained, late):
 
 
 def test_three_overflows_at_a_scale_of_1_end_a_training(trained):
-    """The first is at 2, and then nothing is left to halve."""
+    """The first is at 2. At 1 and below, they count as steps that are not finite."""
     code, path = trained(range(12), init_scale=2.0)
     assert code == 2
     assert read_metric(path, "diverged") == {4: 1}
