@@ -112,7 +112,7 @@ class Batch:
         self.due_index = torch.tensor(self.due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
-        """Random numbers (NUMBERS_AHEAD, B): at i those of all rows for token `first_number + i`."""
+        """Random numbers (NUMBERS_AHEAD, B), at i for token `first_number + i` of every row."""
         self.first_number = -NUMBERS_AHEAD
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:

@@ -154,6 +154,7 @@ def test_the_next_text_of_this_size_uses_what_was_recorded(on_cuda):
     assert batch.new_tokens() == expected.new_tokens()
 
 
+@torch.inference_mode()
 def test_nan_that_a_broken_text_has_left_breaks_no_later_one(on_cuda):
     model = sharp_model(n_layers=2)
     first, step = keep_step(model, new=12)
