@@ -214,7 +214,7 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         prompt = shlex.quote(choose_prompt(setup).strip())
-        say(f"{state} {time_taken} spent in steps; {outcome.path}\n"
+        say(f"{state} {time_taken} spent in all steps; {outcome.path}\n"
             f"next    python generate.py --run {shlex.quote(str(outcome.path))} --prompt {prompt}")
 
 

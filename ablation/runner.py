@@ -160,6 +160,10 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
 def choose_steps(tier: Tier, step_tokens: int) -> Steps:
     """Return the steps of the runs, of so many tokens each. No run is tuned longer than the longest
     one."""
+    shortest = min(tier.horizons)
+    if shortest < step_tokens:
+        raise UserError(f"{shortest:,} tokens are less than a step, which takes {step_tokens:,}: "
+                        "choose more --tokens, or a smaller train.batch_size or data.seq_len")
     horizons = {tokens // step_tokens for tokens in tier.horizons}
     tuning_tokens = min(tier.tuning_tokens, tier.horizons[-1])
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)

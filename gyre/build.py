@@ -404,14 +404,21 @@ def print_setup(start: Start, setup: Setup) -> None:
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if start.chosen:
-        say(f"auto    {', '.join(start.chosen)}: chosen for this text")
+        only_warmup = all(number.startswith("optim.warmup_steps") for number in start.chosen)
+        reason = "these steps" if only_warmup else "this text"
+        say(f"auto    {', '.join(start.chosen)}: chosen for {reason}")
     little = ""
     if n_tokens < LITTLE_TEXT:
         little = ". This is little text: expect fragments of it, and hardly a new sentence"
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
         f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
     compute = setup.compute
-    duration = "" if compute.seconds is None else f", {format_estimate(compute.seconds)}"
+    duration = ""
+    if compute.seconds is not None:
+        steps_left = config.train.steps - setup.progress.step
+        duration = f", {format_estimate(compute.seconds * steps_left / config.train.steps)}"
+        if setup.progress.step > 0:
+            duration += " from here"
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "

@@ -148,7 +148,8 @@ class Layers:
         if warmup_steps > steps and given_later:
             self.fitted.add("optim.warmup_steps")
         if "optim.warmup_steps" in self.fitted:
-            self.kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
+            # Fewer than 0 steps are refused later, in their own name.
+            self.kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:

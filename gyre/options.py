@@ -656,8 +656,11 @@ class Parser(argparse.ArgumentParser):
         before = words[words.index(stray) - 1] if stray != words[0] else ""
         name, _, value = before.partition("=")
         hint = self.options[name].hint if name in self.options else None
-        if name not in names or self.is_stray_file(stray, hint):
-            return f"{stray} is no option: {self.advise_option(unknown)}"
+        given = {word.partition("=")[0] for word in words}
+        takes_text = str in (hint, *get_args(hint))
+        lacks_prompt = takes_text and "--prompt" in names and "--prompt" not in given
+        if name not in names or lacks_prompt or self.is_stray_file(stray, hint):
+            return f"{stray} is no option: {self.advise_option(unknown, given)}"
         if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
         advice = advise(name, hint, [value, *unknown])
@@ -675,15 +678,16 @@ class Parser(argparse.ArgumentParser):
             return False
         return kind in YAML or names_text(word)
 
-    def advise_option(self, strays: list[str]) -> str:
-        """Return which options words without one may belong to."""
+    def advise_option(self, strays: list[str], given: set[str]) -> str:
+        """Return which options words without one may belong to, besides those that are given."""
         names = self._option_string_actions
         first = shlex.quote(strays[0])
         if "--config" in names:
             return self.advise_files(strays)
         if "--prompt-file" in names and os.path.isfile(strays[0]):
             return f"did you mean --prompt-file {first}?"
-        takers = [f"{name} {first}" for name in ("--run", "--prompt") if name in names]
+        takers = [f"{name} {first}" for name in ("--run", "--prompt")
+                  if name in names and name not in given]
         if not takers:
             return "leave it out"
         return f"did you mean {' or '.join(takers)}?"

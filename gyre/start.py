@@ -102,11 +102,15 @@ def resolve(argv: list[str], doc: str) -> Start:
         path = find_named(files, given)
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
+    stem = "gyre"
     if options.init_from:
-        draft = draft_from_run(RunDir.open(options.init_from), files, given)
+        run = RunDir.open(options.init_from)
+        draft = draft_from_run(run, files, given)
+        stem = f"{run.path.name}-tuned"
     else:
         draft = make_draft(*files, given)
-    stem = Path(options.config[0]).stem if options.config else "gyre"
+    if options.config:
+        stem = Path(options.config[0]).stem
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
 
 

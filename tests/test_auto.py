@@ -196,6 +196,15 @@ def measured(monkeypatch):
     return dtypes_so_far
 
 
+def test_a_run_that_goes_on_says_how_long_what_is_left_takes(workdir, capfd):
+    setup = build_setup(workdir, "--train.steps=12", "--train.compile=false")
+    compute = replace(setup.compute, seconds=7200.0)
+    setup.progress.step = 9
+    start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
+    gyre.build.print_setup(start, replace(setup, compute=compute))
+    assert "epochs, about 30 minutes from here)" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("dtype, dtypes", [
     ("auto", [torch.float32, torch.bfloat16]), ("float32", [torch.float32])])
 def test_a_long_training_says_first_about_how_long(workdir, capfd, measured, dtype, dtypes):

@@ -124,6 +124,11 @@ def test_minutes_leave_the_steps_to_a_measurement():
     assert (config.train.steps, chosen) == (1350, [])
 
 
+def test_a_negative_number_of_steps_is_refused_in_its_own_name():
+    with pytest.raises(UserError, match=r"^train.steps must be in \[1, 1e12\], not -5$"):
+        make_draft(SMALL, {"train.steps": -5})
+
+
 @pytest.mark.parametrize("steps, warmup_steps, eval_interval", [(300, 30, 100), (90_000, 40, 450)])
 def test_measured_steps_decide_warm_up_and_validations(steps, warmup_steps, eval_interval):
     draft = make_draft(SMALL, {"train.minutes": 2.0})

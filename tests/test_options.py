@@ -315,6 +315,14 @@ def test_underscores_in_front_make_no_option():
     assert mistake("__run") == "__run is no option: did you mean --run __run or --prompt __run?"
 
 
+def test_words_after_a_run_may_be_a_prompt():
+    assert mistake("--run", "r", "def x") == "def x is no option: did you mean --prompt 'def x'?"
+
+
+def test_a_second_word_of_a_prompt_is_to_be_quoted():
+    assert mistake("--prompt", "def", "x").endswith("quote it, as in --prompt 'def x'")
+
+
 def test_a_value_keeps_its_dashes_and_underscores():
     options = words("--run", "--max_new", "--prompt=--top_k")
     assert (options["run"], options["prompt"]) == ("--max_new", ["--top_k"])
