@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -322,12 +322,13 @@ class RunDir:
             self.wandb.finish(exit_code)
 
 
-def git_revision() -> dict[str, Any] | None:
-    """Return the revision of this code, and whether tracked files differ from it.
+@cache  # the code has been imported: what becomes of its files later does not matter
+def git_revision(folder: Path = Path(__file__).parent) -> dict[str, Any] | None:
+    """Return the revision of the code in a folder, and whether tracked files differ from it.
 
     None outside git, without git, and in a checkout that git distrusts.
     """
-    command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), "describe",
+    command = ["git", "--no-optional-locks", "-C", str(folder), "describe",
                "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -104,6 +104,9 @@ class KVCache:
 class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
+    def reset_parameters(self) -> None:
+        """Draw nothing: the values come from `Transformer.draw_matrices` or from a checkpoint."""
+
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight)
 

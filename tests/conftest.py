@@ -77,6 +77,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_collection_finish() -> None:
+    """Keep what has been imported out of all later collections of garbage."""
+    gc.freeze()
+
+
 def selects_cuda(expression: str) -> bool:
     """Whether the expression of `pytest -m` asks for the tests that need an NVIDIA GPU."""
     return re.search(r"(?<!not )\bcuda\b", expression) is not None

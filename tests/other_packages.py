@@ -31,15 +31,24 @@ def with_requirements(packages: tuple[str, ...]) -> set[str]:
     return names
 
 
+@cache  # finding the files of torch takes 0.1 s
+def top_level_paths(package: str) -> list[Path] | None:
+    """The folders and files of a package in site-packages; None without a list of its files."""
+    installed = distribution(package)
+    if installed.files is None:
+        return None
+    names = {file.parts[0] for file in installed.files} - {"..", "__pycache__"}
+    return [Path(str(installed.locate_file(name))) for name in names]
+
+
 def link_packages(folder: Path, packages: Iterable[str]) -> None:
     """Make a folder that has these packages and no others, for PYTHONPATH and `python -S`."""
     folder.mkdir()
     for name in packages:
-        package = distribution(name)
-        if package.files is None:
+        paths = top_level_paths(name)
+        if paths is None:
             pytest.skip(f"the package {name} was installed without a list of its files")
-        for top in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:
-            link = folder / top
+        for path in paths:
+            link = folder / path.name
             if not link.exists():  # several packages may share a namespace, such as nvidia
-                target = Path(str(package.locate_file(top)))
-                link.symlink_to(target, target.is_dir())
+                link.symlink_to(path, path.is_dir())

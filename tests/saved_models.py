@@ -2,10 +2,13 @@
 
 Their weights are so large that a wrong layout shows."""
 
+import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import gguf
@@ -61,9 +64,29 @@ def untied(**changes: Any) -> ModelConfig:
     return model_config(**{"tie_embeddings": False, **changes})
 
 
-def make_run(folder: Path, name: str = "ours", *, dtype=torch.float32,
-             tokenizer: Path | None = None, **model) -> RunDir:
-    """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
+MADE = TemporaryDirectory(prefix="gyre-tests-")  # until the process ends
+
+
+def copy_made(make: Callable[..., object], folder: Path, *args: Any, **options: Any) -> None:
+    """Put into `folder` what `make(folder, ...)` puts there. It is made once and copied then."""
+    call = repr((make.__name__, args, sorted(options.items())))
+    made = Path(MADE.name) / hashlib.sha256(call.encode()).hexdigest()
+    if not made.exists():
+        making = Path(mkdtemp(dir=MADE.name))
+        make(making, *args, **options)
+        making.rename(made)
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
+def make_run(folder: Path, name: str = "ours", **options: Any) -> RunDir:
+    """A run with random weights: conftest's SIZES, untied, and what `options` change."""
+    copy_made(make_new_run, folder, name, **options)
+    return RunDir.open(folder / name)
+
+
+def make_new_run(folder: Path, name: str, *, dtype=torch.float32,
+                 tokenizer: Path | None = None, **model: Any) -> RunDir:
+    """The same; `options` are `dtype`, `tokenizer` and fields of ModelConfig."""
     tokenizer = tokenizer or train_tokenizer(folder)
     pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = parse_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
@@ -83,10 +106,16 @@ def load_model(run: RunDir) -> Transformer:
     return load_run(run, device="cpu").model
 
 
-def their_folder(folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, shards="5GB",
-                 kind=LlamaConfig, **changes: Any) -> Path:
+def their_folder(folder: Path, tokenizer: str = "ours", **options: Any) -> Path:
     """A random model of transformers' own making, saved by its own code, with this tokenizer: ours,
     or another that SAVE names, for which the model has 6 ids more."""
+    copy_made(make_their_folder, folder, tokenizer, **options)
+    return folder / f"theirs-{tokenizer}"
+
+
+def make_their_folder(folder: Path, tokenizer: str, *, dtype=torch.float32, shards="5GB",
+                      kind=LlamaConfig, **changes: Any) -> None:
+    """The same; `options` are `dtype`, `shards`, `kind` and fields of its configuration."""
     torch.manual_seed(0)
     vocab_size = VOCAB if tokenizer == "ours" else VOCAB + 6
     sizes = THEIR_SIZES | {"vocab_size": vocab_size} | changes
@@ -94,13 +123,18 @@ def their_folder(folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, 
     folder = folder / f"theirs-{tokenizer}"
     model.save_pretrained(folder, max_shard_size=shards)
     SAVE[tokenizer](folder)
-    return folder
 
 
-def exported(tmp_path: Path, *options: str, **model) -> tuple[RunDir, Path]:
+def exported(tmp_path: Path, *options: str, **model: Any) -> tuple[RunDir, Path]:
     """(a run as `make_run` makes it, a folder of theirs exported from it)."""
-    run = make_run(tmp_path, **model)
-    return run, export_to("hf", run.path, tmp_path / "hf", *options)
+    copy_made(make_export, tmp_path, *options, **model)
+    return RunDir.open(tmp_path / "ours"), tmp_path / "hf"
+
+
+def make_export(folder: Path, *options: str, **model: Any) -> None:
+    """A run in `ours`, and what is exported from it in `hf`."""
+    run = make_run(folder, **model)
+    export_to("hf", run.path, folder / "hf", *options)
 
 
 def reexport(folder: Path, tmp_path: Path) -> tuple[Path, Path]:
@@ -111,8 +145,13 @@ def reexport(folder: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:
     """(a run from transformers' own model with such a tokenizer, their folder)."""
-    folder = their_folder(tmp_path, tokenizer)
-    return RunDir.open(export_to("run", folder, tmp_path / "imported")), folder
+    copy_made(make_import, tmp_path, tokenizer)
+    return RunDir.open(tmp_path / "imported"), tmp_path / f"theirs-{tokenizer}"
+
+
+def make_import(folder: Path, tokenizer: str) -> None:
+    """Their folder, and what is imported from it in `imported`."""
+    export_to("run", their_folder(folder, tokenizer), folder / "imported")
 
 
 def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:

@@ -1,5 +1,7 @@
 """Tokenizers of 330 pieces, learned from a few lines; and texts that are hard to give back."""
 
+import io
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,34 @@ ODD_TEXTS = [  # that a tokenizer has to give back unchanged
     "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i"]
 
 
-def train_tokenizer(folder: Path) -> Path:
-    """Learn a tokenizer as prepare.py does; returns its file."""
-    path = folder / "tokenizer.model"
+@cache
+def learned_tokenizer() -> bytes:
+    """The file of a tokenizer that is learned as prepare.py does."""
     text = TEXT + " " * 36
-    path.write_bytes(learn_pieces([text] * 5, VOCAB))
+    return learn_pieces([text] * 5, VOCAB)
+
+
+def train_tokenizer(folder: Path) -> Path:
+    """Write this tokenizer; returns its file."""
+    path = folder / "tokenizer.model"
+    path.write_bytes(learned_tokenizer())
     return path
 
 
-def train_sentencepiece(folder: Path, **options: Any) -> Path:
-    """Learn one by sentencepiece itself; returns its file. It changes no text, but for what
-    `options` say."""
+@cache
+def learned_sentencepiece(**options: Any) -> bytes:
+    """The file of a tokenizer that is learned by sentencepiece itself."""
+    model = io.BytesIO()
     defaults: dict[str, Any] = {
         "sentence_iterator": iter((TEXT * 5).splitlines()), "model_type": "bpe",
         "vocab_size": VOCAB, "byte_fallback": True, "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer")}
+        "remove_extra_whitespaces": False, "model_writer": model}
     sentencepiece.SentencePieceTrainer.train(**(defaults | options), minloglevel=3)
-    (folder / "tokenizer.vocab").unlink()
-    return folder / "tokenizer.model"
+    return model.getvalue()
+
+
+def train_sentencepiece(folder: Path, **options: Any) -> Path:
+    """Write such a tokenizer; returns its file. It changes no text, but for what `options` say."""
+    path = folder / "tokenizer.model"
+    path.write_bytes(learned_sentencepiece(**options))
+    return path

@@ -153,7 +153,7 @@ def test_a_resumed_run_keeps_the_form_of_its_products(auto_run, monkeypatch):
 def test_minutes_become_steps_of_which_the_run_is_an_exact_one(workdir):
     """The steps that were timed have left no trace."""
     path = train_tiny(workdir, "minutes", *EXACT, "--train.steps=auto", "--optim.warmup_steps=auto",
-                      "--train.eval_interval=auto", "--train.minutes=0.004")
+                      "--train.eval_interval=auto", "--train.minutes=0.001")
     config = read_config(path / "config.yaml")
     assert config.train.minutes is None
     assert config.train.steps == max(read_metric(path))

@@ -184,27 +184,34 @@ def test_the_rate_stands_beside_its_share_of_the_limit(capsys, part):
     assert ["compiling", *f"{COMPILED}:".split(), "6.0", "s"] in rows
 
 
-def test_a_copy_reads_and_writes(monkeypatch):
-    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
-    copied, _ = bench.measure_machine(CPU, (torch.float32,), 1)
-    assert copied == 2 * 2**27 / 0.5
-
-
-def test_a_product_has_two_flops_for_each_weight_and_row(monkeypatch):
-    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
-    _, flops = bench.measure_machine(CPU, (torch.float32, torch.bfloat16, torch.float32), 1)
-    assert flops == {"torch.float32": 2 * 2048**3 / 0.5, "torch.bfloat16": 2 * 2048**3 / 0.5}
-
-
-def test_the_machine_is_measured_in_bursts(monkeypatch):
+@pytest.fixture(scope="module")
+def machine():
+    """Rates of a machine on which everything takes half a second, and the bursts measured."""
     bursts = []
 
     def measure_seconds(device, call, burst):
         bursts.append(burst)
         return 0.5
 
-    monkeypatch.setattr(bench, "measure_seconds", measure_seconds)
-    bench.measure_machine(CPU, (torch.bfloat16,), 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench, "measure_seconds", measure_seconds)
+        dtypes = (torch.float32, torch.bfloat16, torch.float32)
+        copied, flops = bench.measure_machine(CPU, dtypes, 10)
+    return copied, flops, bursts
+
+
+def test_a_copy_reads_and_writes(machine):
+    copied, _, _ = machine
+    assert copied == 2 * 2**27 / 0.5
+
+
+def test_a_product_has_two_flops_for_each_weight_and_row(machine):
+    _, flops, _ = machine
+    assert flops == {"torch.float32": 2 * 2048**3 / 0.5, "torch.bfloat16": 2 * 2048**3 / 0.5}
+
+
+def test_the_machine_is_measured_in_bursts(machine):
+    _, _, bursts = machine
     assert set(bursts) == {10}
 
 

@@ -9,6 +9,7 @@ from saved_models import (
     assert_equal,
     assert_refused,
     assert_same_logits,
+    copy_made,
     edit_gguf,
     export_to,
     load_model,
@@ -27,8 +28,14 @@ SHAPE = {"dim": 64, "head_dim": 32, "n_heads": 4, "hidden_dim": 256}
 
 def make_gguf(tmp_path, *options, **model):
     """(a run with random weights, the GGUF that it is exported to)."""
-    run = make_run(tmp_path, **model)
-    return run, export_to("gguf", run.path, tmp_path / "file.gguf", *options)
+    copy_made(export_gguf, tmp_path, *options, **model)
+    return RunDir.open(tmp_path / "ours"), tmp_path / "file.gguf"
+
+
+def export_gguf(folder, *options, **model):
+    """A run in `ours`, and what is exported from it in file.gguf."""
+    run = make_run(folder, **model)
+    export_to("gguf", run.path, folder / "file.gguf", *options)
 
 
 def import_gguf(file):

@@ -24,6 +24,7 @@ from saved_models import (
     greedy,
     load_model,
     logits,
+    make_run,
     reexport,
     their_folder,
     untied,
@@ -136,7 +137,7 @@ def test_transformers_begins_with_eos_without_a_prompt(tmp_path):
 
 
 def test_what_an_export_prints_counts_the_parameters(tmp_path, capsys):
-    _, out = exported(tmp_path)
+    out = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
     theirs = AutoModelForCausalLM.from_pretrained(out)
     assert f": {theirs.num_parameters():,} parameters from" in capsys.readouterr().err
 
@@ -578,7 +579,9 @@ def test_transformers_warns_past_the_first_length_of_dynamic(tmp_path, transform
 @pytest.mark.parametrize("length, said", [(64, False), (50, True)])
 def test_an_export_says_which_length_its_import_will_have(length, said, tmp_path, capsys):
     """YaRN's is exactly `factor` times as long: transformers 4.53 takes the ratio for it."""
-    exported(tmp_path, max_positions=length, rope_scaling=RopeScaling("yarn", 4.0, 16))
+    scaling = RopeScaling("yarn", 4.0, 16)
+    run = make_run(tmp_path, max_positions=length, rope_scaling=scaling)
+    export_to("hf", run.path, tmp_path / "hf")
     assert ("will have model.max_positions 64" in capsys.readouterr().err) is said
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from graphlib import TopologicalSorter
 from typing import get_type_hints
 
@@ -35,7 +36,10 @@ def nodes(source: str) -> list[ast.AST]:
     return list(ast.walk(ast.parse(source)))
 
 
-TREES = {module: nodes(source) for module, source in SOURCES.items()}
+@cache
+def trees() -> dict[str, list[ast.AST]]:
+    """The nodes of every module. Not parsed at import: every process imports all tests."""
+    return {module: nodes(source) for module, source in SOURCES.items()}
 
 
 def imports(tree: Iterable[ast.AST]) -> set[str]:
@@ -58,9 +62,18 @@ def run_at_import(source: str) -> list[ast.AST]:
     return statements
 
 
-# At the top or in a function; and at the top alone, which is when a module is imported.
-IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
-AT_ONCE = {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """What every module imports, at the top or in a function."""
+    return {module: imports(tree) for module, tree in trees().items()}
+
+
+@cache
+def imports_at_once() -> dict[str, set[str]]:
+    """What every module imports when it is imported."""
+    return {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
+
+
 # Where a configuration reads itself.
 CHECKS = {"__post_init__", "check", "check_positions", "complete", "complete_model"}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
@@ -73,12 +86,13 @@ def room(module: str) -> str:
 
 
 def test_modules_import_each_other_in_no_circle():
-    assert {*TopologicalSorter(IMPORTS).static_order()} >= set(SOURCES)  # CycleError names a circle
+    order = TopologicalSorter(all_imports()).static_order()  # CycleError names a circle
+    assert {*order} >= set(SOURCES)
 
 
 def test_arrows_point_one_way():
     wrong = []
-    for module, targets in IMPORTS.items():
+    for module, targets in all_imports().items():
         for target in targets:
             ours = room(target) in ARROWS and room(target) != room(module)
             if ours and room(target) not in ARROWS[room(module)]:
@@ -92,7 +106,7 @@ def test_every_room_has_its_arrows():
 
 def test_the_model_needs_nothing_but_torch_and_errors():
     used = set()
-    for module, targets in IMPORTS.items():
+    for module, targets in all_imports().items():
         if room(module) == "model":
             used |= set(map(room, targets))
     assert used - set(sys.stdlib_module_names) == {"torch", "model", "errors"}
@@ -104,7 +118,8 @@ def test_one_module_reads_the_ranks():
 
 
 def test_one_module_imports_wandb():
-    assert [name for name in SOURCES if "wandb" in map(room, IMPORTS[name])] == ["gyre.wandb_log"]
+    importing = [name for name in SOURCES if "wandb" in map(room, all_imports()[name])]
+    assert importing == ["gyre.wandb_log"]
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -115,7 +130,7 @@ def test_a_command_starts_without_packages_slow_to_import(command):
         module = left.pop()
         if module not in met:
             met.add(module)
-            left += AT_ONCE.get(module, ())
+            left += imports_at_once().get(module, ())
     assert len(met & set(SOURCES)) > 5  # the walk went into our modules
     assert not SLOW & set(map(room, met))
 
@@ -135,7 +150,7 @@ def compared_words(tree: Iterable[ast.AST]) -> set[str]:
 def test_no_module_asks_which_encoding_it_is():
     """But formats/, which must refuse what other runtimes cannot load, and ablation/, which
     compares encodings."""
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if room(module) not in ("formats", "ablation", "tools"):
             assert not compared_words(tree) & set(POSITIONS), module
 
@@ -158,7 +173,7 @@ def read_attributes(tree: Iterable[ast.AST]) -> set[str]:
 def test_every_option_is_read_by_something():
     """An option that only its own check reads has no effect."""
     read: set[str] = set()
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if room(module) not in ("ablation", "formats", "tools"):
             read |= read_attributes(tree)
     parts = [hint for hint in get_type_hints(Config).values() if dataclasses.is_dataclass(hint)]

@@ -113,15 +113,15 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
 
 
 def tiny_training(workdir: Path, name: str, **options: object) -> Training:
-    """A training of 30 steps."""
+    """A training of 10 steps."""
     config = parse_config(*tiny_argv(workdir))
     shared = {"data.files": config.data.files, "data.prepared": config.data.prepared,
               "data.vocab_size": 300, "data.seq_len": 20, "model.dim": 32, "model.n_layers": 2,
               "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 27,
-              "train.eval_interval": 15, "train.sample_tokens": 0, "train.dtype": "float32",
+              "train.eval_interval": 5, "train.sample_tokens": 0, "train.dtype": "float32",
               "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(workdir / "runs")}
-    return Training(run=str(workdir / "runs" / name), steps=30,
-                    options={**shared, "name": name, "train.steps": 30, **options})
+    return Training(run=str(workdir / "runs" / name), steps=10,
+                    options={**shared, "name": name, "train.steps": 10, **options})
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
 def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
     assert train_run(train.run, training, StopSignal())
-    assert jobs.resumable_step(Path(training.run)) == 30
+    assert jobs.resumable_step(Path(training.run)) == 10
 
 
 @pytest.mark.slow

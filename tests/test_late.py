@@ -126,7 +126,7 @@ def test_a_branch_that_is_read_late_saves_its_first_step(workdir, late, straight
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_skipped_steps_change_nothing_when_read_late(workdir, run_name, monkeypatch, optimizer):
-    argv = ["--train.eval_interval=6", f"--optim.optimizer={optimizer}"]
+    argv = ["--train.eval_interval=6", "--train.batch_size=6", f"--optim.optimizer={optimizer}"]
     spoil(monkeypatch, 0, 3, 4, 8)
     at_once = train_tiny(workdir, f"{run_name}-at-once", *argv)
     monkeypatch.setattr(train, "build", build_late)

@@ -7,7 +7,7 @@ import gguf
 import pytest
 import torch
 from conftest import model_config
-from saved_models import assert_refused, make_run, their_folder
+from saved_models import assert_refused, make_new_run, their_folder
 
 from formats import names
 from model.config import RopeScaling
@@ -57,7 +57,7 @@ def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypa
         self.q_norm = torch.nn.RMSNorm(config.head_dim)
 
     monkeypatch.setattr(Attention, "__init__", build_with_norm)
-    run = make_run(tmp_path)
+    run = make_new_run(tmp_path, "ours")
     assert "layers.0.attention.q_norm.weight" in run.checkpoints.load_weights()
     words = "layers.0.attention.q_norm.weight", "has no name"
     for to in ("hf", "gguf"):

@@ -1,8 +1,9 @@
 """A run that was killed, stopped, branched off or resumed equals one that nothing interrupted."""
 
+import io
 import shlex
 import shutil
-from pathlib import Path
+from contextlib import redirect_stderr
 
 import pytest
 import torch
@@ -20,6 +21,18 @@ from resumption import EXACT, always, assert_equal_runs, kill_before, resume_ref
 import train
 from ablation.jobs import resumable_step
 from gyre.rundir import RunDir
+
+
+def set_aside(path):
+    """Move the folder of a run, for each test to have a copy of its own by `put_back`."""
+    return path.rename(path.with_name(f"{path.name}.aside"))
+
+
+def put_back(aside):
+    """The folder of the run as it was."""
+    path = aside.with_suffix("")
+    shutil.rmtree(path, ignore_errors=True)
+    return shutil.copytree(aside, path)
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +108,18 @@ def test_a_run_without_sample_tokens_logs_no_sample(often):
 # --- checkpoints of steps that are taken again ----------------------------------------------------
 
 
-@pytest.fixture
-def killed_at_8(workdir, run_name):
-    """Killed between `best` of step 8 and `last`: a resumed run goes on from step 4."""
-    argv = tiny_argv(workdir, "--name", run_name, "--train.eval_interval=4", "--train.keep=[4, 7]")
+@pytest.fixture(scope="module")
+def saved_killed_at_8(workdir):
+    argv = tiny_argv(workdir, "--name=killed-at-8", "--train.eval_interval=4",
+                     "--train.keep=[4, 7]")
     kill_before("sample", lambda setup, run: setup.progress.step == 8, *argv)
-    return workdir / "runs" / run_name
+    return set_aside(workdir / "runs" / "killed-at-8")
+
+
+@pytest.fixture
+def killed_at_8(saved_killed_at_8):
+    """Killed between `best` of step 8 and `last`: a resumed run goes on from step 4."""
+    return put_back(saved_killed_at_8)
 
 
 SHORTER = ["--train.steps=6", "--train.keep=[]", "--train.eval_interval=1"]
@@ -199,18 +218,25 @@ def test_a_finished_run_asks_for_more_steps(straight, capfd):
     assert "has taken 12 steps: give --train.steps" in resume_refusal(capfd, straight)
 
 
+@pytest.fixture(scope="module")
+def saved_longer(workdir):
+    path = workdir / "runs" / "longer"
+    stop_at(2, *tiny_argv(workdir, "--name=longer", "--train.steps=4"))
+    argv = ["--resume", str(path), "--train.steps", "6", "--train.sample_prompt", 'é "b']
+    said = io.StringIO()
+    with redirect_stderr(said):
+        stop_at(5, *argv)
+    return set_aside(path), argv, said.getvalue()
+
+
 @pytest.fixture
-def longer(workdir, run_name, capfd):
+def longer(saved_longer):
     """A run of 4 steps, stopped after 2, resumed for 6, stopped again after 5.
 
     Gives its folder, the words of the second command and what that said.
     """
-    path = workdir / "runs" / run_name
-    stop_at(2, *tiny_argv(workdir, "--name", run_name, "--train.steps=4"))
-    argv = ["--resume", str(path), "--train.steps", "6", "--train.sample_prompt", 'é "b']
-    capfd.readouterr()
-    stop_at(5, *argv)
-    return path, argv, capfd.readouterr().err
+    aside, argv, said = saved_longer
+    return put_back(aside), argv, said
 
 
 def test_a_longer_run_says_how_long_it_is(longer):
@@ -253,19 +279,23 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, fin
 # --- the same command -----------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def saved_auto(workdir, straight):
+    origin = shutil.copytree(straight, workdir / "origin")
+    argv = ["--init-from", str(origin), *training_argv(workdir), "--name=auto", "--resume=auto",
+            "--train.steps=6"]
+    stop_at(4, *argv)
+    return set_aside(origin), set_aside(workdir / "runs" / "auto"), argv
+
+
 @pytest.fixture
-def auto(workdir, straight, tmp_path, run_name):
+def auto(saved_auto):
     """A run with --resume auto, from weights in a folder, stopped after 4 of 6 steps.
 
     Gives that folder, the folder of the run and the words of the command.
     """
-    origin = shutil.copytree(straight, tmp_path / "origin")
-    path = workdir / "runs" / run_name
-    argv = ["--init-from", str(origin), *training_argv(workdir), "--name", run_name, "--resume",
-            "auto",
-            "--train.steps", "6"]
-    stop_at(4, *argv)
-    return origin, path, argv
+    origin, run, argv = saved_auto
+    return put_back(origin), put_back(run), argv
 
 
 def test_the_best_weights_are_what_a_run_starts_from(auto):
@@ -305,13 +335,18 @@ def test_a_run_does_not_start_from_weights_that_are_gone(auto, capfd):
 # --- the text has changed -------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def saved_stopped(workdir, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped")
+    shutil.copy(workdir / "text.txt", folder)
+    stop_at(2, *tiny_argv(folder, "--train.steps", "4"))
+    return set_aside(folder)
+
+
 @pytest.fixture
-def stopped(workdir, tmp_path, capfd):
+def stopped(saved_stopped):
     """A run of 4 steps in a folder of its own, stopped after 2; gives the folder of the run."""
-    shutil.copy(workdir / "text.txt", tmp_path)
-    stop_at(2, *tiny_argv(tmp_path, "--train.steps", "4"))
-    capfd.readouterr()
-    return tmp_path / "runs" / "gyre-rope-s1"
+    return put_back(saved_stopped) / "runs" / "gyre-rope-s1"
 
 
 NOTE = "has changed since then, or is gone"
@@ -322,27 +357,29 @@ def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
     assert NOTE not in capfd.readouterr().err
 
 
-def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, tmp_path, capfd):
-    with (tmp_path / "text.txt").open("a", encoding="utf-8") as file:
+def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, capfd):
+    with (stopped.parents[1] / "text.txt").open("a", encoding="utf-8") as file:
         file.write("more\n")
     assert exit_code(train.main, "--resume", stopped) == 0
     assert f"the text of {stopped} {NOTE}" in capfd.readouterr().err
 
 
-def test_a_run_without_its_text_takes_what_was_prepared(stopped, tmp_path):
-    (tmp_path / "text.txt").unlink()
+def test_a_run_without_its_text_takes_what_was_prepared(stopped):
+    folder = stopped.parents[1]
+    (folder / "text.txt").unlink()
     assert exit_code(train.main, "--resume", stopped) == 0
-    assert len(list((tmp_path / "prepared").glob("text-*"))) == 1
+    assert len(list((folder / "prepared").glob("text-*"))) == 1
 
 
 @pytest.mark.parametrize("argv", [
     ["--resume", "{path}"], ["--branch-from", "{path}", "--at=2", "--train.steps=9"]])
-def test_a_text_that_changed_is_not_prepared_again(stopped, tmp_path, capfd, argv):
+def test_a_text_that_changed_is_not_prepared_again(stopped, capfd, argv):
     """Even if the tokenizer is the same: one word of the validation split is enough."""
-    text = Path(tmp_path, "text.txt")
+    folder = stopped.parents[1]
+    text = folder / "text.txt"
     original = text.read_text(encoding="utf-8")
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
-    shutil.rmtree(tmp_path / "prepared")
+    shutil.rmtree(folder / "prepared")
     words = [word.format(path=stopped) for word in argv]
     assert "has changed since it was started" in error_lines(capfd, train.main, *words)[-1]
 

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from conftest import parse_config, require_program
+from conftest import ROOT, parse_config, require_program
 from disk_faults import cut, failing_disks
 
 import evaluate
@@ -55,7 +55,7 @@ def test_a_run_is_read_as_it_was_made(new_run):
 def test_the_record_says_when_and_with_what(new_run):
     record = new_run().record
     assert record["torch"] == torch.__version__
-    assert record["git"] == rundir.git_revision()
+    assert record["git"] == rundir.git_revision(ROOT / "gyre")
     assert record["created"].endswith("+00:00")
 
 
@@ -66,8 +66,8 @@ def test_a_run_is_not_overwritten(new_run):
 
 
 @pytest.fixture
-def checkout(monkeypatch, tmp_path):
-    """(a file that git_revision takes for its own code, the revision that has it)."""
+def checkout(tmp_path):
+    """(a file of code, the revision that has it)."""
     require_program("git")
     code = tmp_path / "code" / "rundir.py"
     code.parent.mkdir()
@@ -75,31 +75,30 @@ def checkout(monkeypatch, tmp_path):
     git = ["git", "-C", code.parent, "-c", "user.name=a", "-c", "user.email=a"]
     for words in ("init -q", "add .", "commit -qm 1", "tag -am 1 v1"):
         subprocess.run([*git, *words.split()], check=True)
-    monkeypatch.setattr(rundir, "__file__", str(code))
     return code, subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
 
 
 def test_the_revision_is_that_of_the_code(checkout):
     code, head = checkout
     (code.parent / "untracked").touch()
-    assert rundir.git_revision() == {"revision": head, "dirty": False}
+    assert rundir.git_revision(code.parent) == {"revision": head, "dirty": False}
 
 
 def test_a_changed_file_makes_the_revision_dirty(checkout):
     code, head = checkout
     code.write_text("2", encoding="utf-8")
-    assert rundir.git_revision() == {"revision": head, "dirty": True}
+    assert rundir.git_revision(code.parent) == {"revision": head, "dirty": True}
 
 
 def test_without_git_there_is_no_revision(checkout, monkeypatch, tmp_path):
+    code, _ = checkout
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert rundir.git_revision() is None
+    assert rundir.git_revision(code.parent) is None
 
 
 def test_outside_of_a_checkout_there_is_no_revision(monkeypatch, tmp_path):
-    monkeypatch.setattr(rundir, "__file__", str(tmp_path / "rundir.py"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert rundir.git_revision() is None
+    assert rundir.git_revision(tmp_path) is None
 
 
 def test_a_name_that_cannot_be_a_run_is_refused(new_run, tmp_path):
@@ -110,7 +109,6 @@ def test_a_name_that_cannot_be_a_run_is_refused(new_run, tmp_path):
 
 
 def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(rundir, "git_revision", lambda: None)  # it takes longest
     for disk in failing_disks(at_least=6):
         path = tmp_path / "runs" / f"a-{disk.k}"
         with disk:

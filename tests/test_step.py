@@ -284,7 +284,7 @@ def test_blocks_are_computed_again_if_the_configuration_says_so(workdir):
 
 
 def test_blocks_that_are_computed_again_change_no_number(workdir):
-    options = ["--model.dropout", "0.2", "--train.micro_batch_size", "5"]
+    options = ["--model.dropout=0.2", "--train.micro_batch_size=14", "--train.steps=4"]
     path = train_tiny(workdir, "kept", *options)
     again = train_tiny(workdir, "again", *options, "--train.checkpoint_blocks", "true")
     assert read_metric(again) == read_metric(path)

@@ -90,7 +90,7 @@ CHANGES = "does not give text back unchanged"
 
 @pytest.mark.parametrize("options, words", [
     ({"normalization_rule_name": "nmt_nfkc"}, CHANGES), ({"eos_id": -1}, "what ends a text"),
-    ({"eos_id": -1, "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token")])
+    ({"eos_id": -1, "user_defined_symbols": "<end>"}, "no eos_token that is a special token")])
 def test_a_sentencepiece_file_of_no_use_is_refused(tmp_path, options, words):
     train_sentencepiece(tmp_path, **options)
     if "special" in words:

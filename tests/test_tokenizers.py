@@ -234,7 +234,7 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
 
 @pytest.mark.parametrize("options, words", [
     ({}, ["do not number", "other ids"]),
-    ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"])])
+    ({"user_defined_symbols": "<sep>"}, ["(0 of ", "'<sep>'", "other ids"])])
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
     tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)
@@ -344,7 +344,7 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     """Where it is another piece than the sentencepiece file's own end; what older versions of
     transformers wrote beside it does not matter as long as it is the same."""
     folder = their_folder(tmp_path)
-    train_sentencepiece(folder, control_symbols=["<end>"])
+    train_sentencepiece(folder, control_symbols="<end>")
     edit_json(
         folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
     edit_json(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})

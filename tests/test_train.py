@@ -33,7 +33,7 @@ from gyre.step import token_losses, train_step
 
 @pytest.fixture(scope="module")
 def straight(workdir):
-    """A run of 12 steps of 27 rows of 20 tokens."""
+    """A run of 12 steps of 9 rows of 20 tokens."""
     return train_tiny(workdir, "straight", *EXACT)
 
 
@@ -64,8 +64,8 @@ def test_validations_and_samples_are_at_intervals_and_the_end(straight, key):
 
 def test_every_point_says_how_many_tokens_were_seen(straight):
     tokens = {point["step"]: point["tokens"] for point in RunDir.open(straight).metrics()}
-    assert tokens[1] == 540
-    assert tokens[12] == 6480
+    assert tokens[1] == 180
+    assert tokens[12] == 2160
     assert len(tokens) == 12
 
 
@@ -80,8 +80,8 @@ def test_the_last_checkpoint_knows_how_far_the_training_is(straight):
     _, training = last_checkpoint(straight)
     rates = read_metric(straight, "train/tokens_per_second").values()
     assert training["progress"] == {
-        "step": 12, "tokens": 6480, "skipped": 0, "skipped_in_a_row": 0,
-        "seconds": pytest.approx(sum(540 / rate for rate in rates)),
+        "step": 12, "tokens": 2160, "skipped": 0, "skipped_in_a_row": 0,
+        "seconds": pytest.approx(sum(180 / rate for rate in rates)),
         "best": min(read_metric(straight, "val/loss").values())}
 
 

@@ -21,10 +21,12 @@ TINY = replace(plan.TIERS["smoke"], arms=("sin", "rope"), grid=(2e-3,), tuning_t
 
 
 @contextmanager
-def tiny_tier() -> Iterator[None]:
-    """A context in which `--tier smoke` is TINY."""
+def tiny_tier(**changes: Any) -> Iterator[None]:
+    """A context in which `--tier smoke` is TINY, with these fields changed, and no time is spent on
+    estimating its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(plan.TIERS, "smoke", TINY)
+        patch.setitem(plan.TIERS, "smoke", replace(TINY, **changes))
+        patch.setattr(runner, "matmul_rates", lambda *_, training, dtypes: [1e9])
         yield
 
 
