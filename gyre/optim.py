@@ -1,8 +1,7 @@
 """Which parameter is trained how: AdamW or Muon, decay, and the learning rate over time."""
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -94,19 +93,19 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient; none if `found_inf` is 1, as of AdamW."""
+        skipped = None
+        if self.found_inf is not None:
+            skipped = self.found_inf > 0
         for group in self.param_groups:
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    # (R, C) and (C, R) go into one stack: one of them is transposed. Of a sharded
-                    # model, a rank gathers one matrix at a time.
+                    # Of a sharded model, a rank gathers one matrix at a time.
                     alone = parameter if is_sharded(parameter) else None
-                    key = (*sorted(parameter.shape), parameter.device, alone)
+                    key = (parameter.shape, parameter.device, alone)
                     stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
-                buffers = [self._momentum(parameter) for parameter in parameters]
-                with undone(self.found_inf, [*parameters, *buffers]):
-                    self._step(parameters, group)
+                self._step(parameters, group, skipped)
 
     def _momentum(self, parameter: nn.Parameter) -> Tensor:
         """Return the momentum of a parameter, at first 0."""
@@ -115,54 +114,62 @@ class Muon(torch.optim.Optimizer):
             state["momentum_buffer"] = torch.zeros_like(parameter)
         return state["momentum_buffer"]
 
-    def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """One step of matrices that have one shape, (R, C) or (C, R), and one device.
+    def _step(
+        self, parameters: list[nn.Parameter], group: dict[str, Any], skipped: Tensor | None
+    ) -> None:
+        """One step of matrices that have one shape and one device; a sharded one is alone.
 
-        Operations of `torch._foreach_` take one kernel on a GPU for many tensors.
+        If `skipped`, a bool scalar on the device, is true, nothing changes. Operations on a stack,
+        and those of `torch._foreach_`, take one kernel on a GPU for many matrices.
         """
         gradients: list[Tensor] = []
-        means: list[Tensor] = []
         for parameter in parameters:
-            gradient = parameter.grad
-            assert gradient is not None
-            gradients.append(gradient)
-            means.append(self._momentum(parameter))
-        torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
-        # Nesterov's, in place of the gradients, which nothing reads after the step.
-        torch._foreach_lerp_(gradients, means, group["momentum"])
-        wide = []  # every update as (R, C), R <= C
-        for gradient in gradients:
-            update = gather_tensor(gradient.to(self.dtype))
-            wide.append(update if update.size(0) <= update.size(1) else update.T)
-        stacked = torch.stack(wide)
-        del wide, update  # their memory is free before the products need as much again
-        # In the dtype of the weights: else the last operation would take a kernel for each.
-        orthogonal = orthogonalize(stacked).to(parameters[0].dtype)
-        updates = []
-        for parameter, update in zip(parameters, orthogonal, strict=True):
-            if update.shape != parameter.shape:
-                update = update.T
-            updates.append(shard_like(update, parameter))
+            assert parameter.grad is not None
+            gradients.append(parameter.grad)
+        weights = [local_part(parameter) for parameter in parameters]
+        means = [local_part(self._momentum(parameter)) for parameter in parameters]
+        nesterov = [local_part(gradient) for gradient in gradients]
+        if skipped is not None:
+            # A mean that moves towards itself stays as it is.
+            replace_if(skipped, nesterov, means)
+        torch._foreach_lerp_(means, nesterov, 1 - group["momentum"])
+        # In place of the gradients, which nothing reads after the step.
+        torch._foreach_lerp_(nesterov, means, group["momentum"])
+        updates = self._orthogonalize(gradients)
+        kept = 1 - group["lr"] * group["weight_decay"]  # of a weight, after its decay
+        if skipped is not None:
+            updates.masked_fill_(skipped, 0)
+            kept = torch.full((), kept, device=skipped.device).masked_fill_(skipped, 1)
+        parts: list[Tensor] = []
+        for update, parameter in zip(updates.unbind(), parameters, strict=True):
+            parts.append(local_part(shard_like(update, parameter)))
         scale = 0.2 * group["lr"] * math.sqrt(max(parameters[0].shape))
-        weights: list[Tensor] = [*parameters]
-        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(weights, updates, alpha=-scale)
+        torch._foreach_mul_(weights, kept)
+        torch._foreach_add_(weights, parts, alpha=-scale)
+
+    def _orthogonalize(self, gradients: list[Tensor]) -> Tensor:
+        """Return the updates (N, R, C) of N gradients (R, C), whole and in the gradients' dtype."""
+        first = gradients[0]
+        if is_sharded(first):  # rounded before it is gathered: that is less to send
+            stacked = gather_tensor(first.to(self.dtype))[None]
+        else:  # rounded together
+            stacked = torch.stack(gradients).to(self.dtype)
+        tall = stacked.size(1) > stacked.size(2)
+        if tall:
+            stacked = stacked.mT.contiguous()
+        updates = orthogonalize(stacked).to(first.dtype)
+        # In the layout of the weights: otherwise adding them would take a kernel for each.
+        return updates.mT.contiguous() if tall else updates
 
 
-@contextmanager
-def undone(found_inf: Tensor | None, tensors: list[Tensor]) -> Iterator[None]:
-    """Undo at the end what was done to the tensors meanwhile, if `found_inf`, a scalar, is 1.
+def replace_if(condition: Tensor, tensors: list[Tensor], values: list[Tensor]) -> None:
+    """Set tensors to values, all of one shape, if `condition`, a bool scalar, is true.
 
-    That is decided on the device, and the CPU does not wait. None: nothing is undone.
+    That is decided on the device, and the CPU does not wait.
     """
-    if found_inf is None:
-        yield
-        return
-    parts = [local_part(tensor) for tensor in tensors]
-    before = [part.clone() for part in parts]
-    yield
-    for part, value in zip(parts, before, strict=True):
-        torch.where(found_inf > 0, value, part, out=part)
+    stacked = torch.stack(tensors)
+    torch.where(condition, torch.stack(values), stacked, out=stacked)
+    torch._foreach_copy_(tensors, stacked.unbind())
 
 
 def orthogonalize(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from conftest import randn
 
 from model import kernels
 from model.rope import apply_rotary_emb, precompute_freqs_cis
-from model.transformer import attend, linear
+from model.transformer import attend, linear, rms_norm
 
 # --- each form equals the plain one ---------------------------------------------------------------
 
@@ -110,6 +110,23 @@ def test_a_rotation_in_reals_is_a_rotation():
         return torch.cat(apply_rotary_emb(xq, xk, table), dim=2)
 
     assert_equals_plain(in_reals, plain, (2, 7, 6, 8), (2, 7, 2, 8))
+
+
+def test_a_norm_by_cuda_is_a_norm():
+    """Here by PyTorch's own plain form."""
+    assert_equals_plain(lambda x, weight: kernels.rms_norm_by_cuda(x, weight, 0.3),
+                        lambda x, weight: rms_norm.__wrapped__(x, weight, 0.3), (3, 7, 48), (48,))
+
+
+@pytest.mark.cuda
+def test_a_norm_by_cuda_is_a_norm_on_cuda():
+    inputs = [2 * randn(3, 7, 48), randn(48, seed=1)]
+    expected = gradients(lambda x, weight: rms_norm.__wrapped__(x, weight, 0.3), *inputs)
+
+    def by_cuda(x, weight):
+        return kernels.rms_norm_by_cuda(x.cuda(), weight.cuda(), 0.3).cpu()
+
+    torch.testing.assert_close(gradients(by_cuda, *inputs), expected, rtol=1e-5, atol=4e-5)
 
 
 def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
@@ -259,6 +276,30 @@ def test_compiled_generation_attends_to_one_query_by_sums(compiling):
 
 def test_compiled_training_attends_to_one_query_as_a_group(compiling):
     assert choose_attention(1) is kernels.attend_one_query
+
+
+def choose_norm(device, dtype):
+    """The form of a norm with a weight in float32, of x on this device and in this dtype."""
+    x = SimpleNamespace(device=torch.device(device), dtype=dtype)
+    return kernels.choose_norm(x, randn(48), 1e-5)
+
+
+def test_on_cuda_a_norm_is_one_kernel_in_training_and_generation():
+    assert choose_norm("cuda", torch.float32) is kernels.rms_norm_by_cuda
+    with torch.no_grad():
+        assert choose_norm("cuda", torch.float32) is kernels.rms_norm_by_cuda
+
+
+def test_on_cuda_a_norm_of_two_dtypes_is_plain():
+    assert choose_norm("cuda", torch.bfloat16) is None
+
+
+def test_on_a_cpu_a_norm_is_plain():
+    assert choose_norm("cpu", torch.float32) is None
+
+
+def test_a_compiled_norm_is_plain(compiling):
+    assert choose_norm("cuda", torch.float32) is None
 
 
 def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):

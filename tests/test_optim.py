@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import randn, random_model
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor, orthogonalize
 from model.encodings import POSITIONS
@@ -119,6 +120,58 @@ def test_muon_computes_bit_for_bit_as_one_matrix_at_a_time():
                 parameter.add_(update, alpha=-0.2 * 0.1 * math.sqrt(longest))
     for parameter, expected in zip(ours, single, strict=True):
         assert torch.equal(parameter, expected)
+
+
+class CountedOperations(TorchDispatchMode):
+    """Counts the operations that are dispatched meanwhile, those that make views left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not func.is_view:
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("found_inf", [None, torch.tensor(0.0), torch.tensor(1.0)])
+def test_a_step_of_more_matrices_takes_as_many_operations(found_inf):
+    """On a GPU each is a kernel to launch."""
+    counts = []
+    for times in (1, 5):
+        ours, theirs, muon, _ = make_muons([randn(*shape) for shape in SHAPES[:3] * times])
+        muon.found_inf = found_inf
+        for number in range(2):  # in the first, every momentum is made
+            draw_gradients(ours, theirs, seed=number)
+            with CountedOperations() as operations:
+                muon.step()
+        counts.append(operations.count)
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("found_inf, moved", [(0.0, True), (1.0, False)])
+def test_muon_moves_unless_infinity_was_found(found_inf, moved):
+    """Matrices of every shape, and their momentum; if they move, bit for bit as without it."""
+    start = [randn(*shape, seed=7) for shape in SHAPES]
+    ours, theirs, muon, _ = make_muons(start)
+    usual, _, usual_muon, _ = make_muons(start)
+    draw_gradients(ours, theirs, seed=0)
+    draw_gradients(usual, theirs, seed=0)
+    muon.step()
+    usual_muon.step()
+    draw_gradients(ours, theirs, seed=50)
+    if moved:
+        draw_gradients(usual, theirs, seed=50)
+        usual_muon.step()
+    else:
+        ours[3].grad[2, 4] = math.nan
+    muon.found_inf = torch.tensor(found_inf)
+    muon.step()
+    for a, b in zip(ours, usual, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(muon.state[a]["momentum_buffer"],
+                           usual_muon.state[b]["momentum_buffer"])
 
 
 def test_muon_leaves_a_parameter_without_a_gradient_alone():
