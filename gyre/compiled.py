@@ -176,7 +176,7 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
             if not is_whole(path):
                 say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
                 make_package(model, cache, inputs, path)
-            # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
+            # As torch._inductor.aoti_load_package does it, whose import takes a second or more.
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
         return OPENED[path]
     except Exception as error:  # whatever the compiler raises
