@@ -25,7 +25,13 @@ with starting(__name__):
     from data.readers import decode, reading
     from formats.chat import Chat, chat_template, read_chat, render_chat
     from gyre.compiled import compile_batch
-    from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
+    from gyre.compute import (
+        DTYPE_NAMES,
+        InferenceDtype,
+        format_rate,
+        int8_rates,
+        keep_freed_memory,
+    )
     from gyre.graphed import graph_batch
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
@@ -33,8 +39,10 @@ with starting(__name__):
     from model.config import RopeScaling, ScalingType
     from model.dropout import derive_seed
     from model.generation import Batch, Step
+    from model.int8 import MAX_FLOAT_TOKENS
     from model.sampling import Sampling
 
+PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is measured
 COMMANDS = """Each line is a prompt of its own, but for these commands:
     :more      go on with the last text
     :seed N    draw the texts of another seed, N
@@ -104,8 +112,8 @@ class ModelOptions:
     of the two is faster for this number of samples, not compiled; on CUDA it is bfloat16 from
     capability 8.0 on, and float32 below. There is no float16, whose range is too small for some
     weights. int8, on a CPU only, quantises weights and, but for compiled decoding of up to 4
-    samples, their inputs. It pays for larger models, with --compile and a processor with AVX-512,
-    and is much slower otherwise."""
+    samples, their inputs. It pays for larger models, with --compile and a processor with AVX-512.
+    Elsewhere it can be many times slower than float32: a note with both rates says so."""
     compile: bool = False
     """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
     Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
@@ -187,10 +195,24 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     say(f"{trained.run.path}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
+    if options.dtype == "int8":
+        warn_if_int8_is_slow(trained, rows, options.compile)
     if chat is None and template is not None:
         say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
             "--chat puts them into it")
     return trained, chat
+
+
+def warn_if_int8_is_slow(trained: Trained, rows: int, compiled: bool) -> None:
+    """Print a note if this processor multiplies slower in int8 than in float32."""
+    tokens = rows
+    if compiled and rows <= MAX_FLOAT_TOKENS:
+        tokens = PROMPT_TOKENS  # decoding multiplies in float32, and only prompts are read in int8
+    with trained.compute.active():
+        in_float32, in_int8 = int8_rates(trained.model.config, tokens)
+    if in_int8 < in_float32:
+        say(f"note: int8 is slower than float32 here: products run at {format_rate(in_int8)} "
+            f"GFLOP/s in int8 and at {format_rate(in_float32)} in float32, in one thread")
 
 
 def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:

@@ -185,7 +185,8 @@ def tuning_table(study: Study) -> str:
         best = best_rate(rates)
         row = [arm]
         for lr in grid:
-            cell = ", ".join(map(tuning_loss, rates.get(lr, {}).values()))
+            by_seed = sorted(rates.get(lr, {}).items())
+            cell = ", ".join(tuning_loss(loss) for _, loss in by_seed)
             row.append(f"{cell} *" if lr == best else cell)
         rows.append(row)
     tokens = amount(study.plan.steps.tuning * study.plan.step_tokens)

@@ -17,14 +17,15 @@ from files import first_line
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 SAMPLE = 20_000_000  # characters to train on: more costs time and changes few pieces
-SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
+SENTENCE = 4_000  # characters of one training sentence; a sample takes or leaves a whole one
 
 # Where not all characters fit, these many of the pieces are characters, and the rest are merges of
 # them. On 1 MB of Chinese, 0.7 to 0.8 gave the shortest texts for 1024 and 2048 pieces.
 CHARACTER_SHARE = 0.75
 
-# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
-# are encoded as bytes; only training does not see them.
+# sentencepiece skips a sentence that holds U+2585, its mark for an unknown character, takes U+2581
+# for a space, and makes no piece of NUL. They stay in the text and are encoded as bytes; only
+# training does not see them.
 UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
 
 

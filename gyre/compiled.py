@@ -30,8 +30,9 @@ MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
 OPTIONS = {
     "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # fused multiply-adds
     # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4, makes
-    # the compiler store it instead of computing it for every row. torch 2.13 counts these reads in
-    # its deterministic mode only, which changes nothing else on a CPU.
+    # the compiler store it instead of computing it for every row. torch 2.13 counts these reads if
+    # "deterministic" is set, and it is set for that alone. All else that it does is to forbid a
+    # choice of kernels by timing them, of which there is none here. It orders no additions.
     "realize_reads_threshold": 1, "deterministic": True,
 }
 # The packages that this process has loaded; None for one that could not be made, which is not tried
@@ -175,7 +176,7 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
             if not is_whole(path):
                 say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
                 make_package(model, cache, inputs, path)
-            # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
+            # As torch._inductor.aoti_load_package does it, whose import takes a second or more.
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
         return OPENED[path]
     except Exception as error:  # whatever the compiler raises
@@ -250,7 +251,9 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
             program = torch.export.export(
                 traced, (weights, tokens, seen, cache.keys, cache.values), strict=False,
                 dynamic_shapes=([{} for _ in weights], token_sizes, {0: any_size}, caches, caches),
-                # Where the trace holds for some sizes only, the package raises for all others.
+                # Where the trace holds only if one size is less than another, the package raises
+                # for all others. It checks neither that sizes are equal nor a size against a
+                # constant: `runs_compiled` and `locate_package` see to these.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
             torch._inductor.aoti_compile_and_package(

@@ -27,6 +27,7 @@ from errors import UserError
 from files import first_line
 from model import kernels
 from model.config import ModelConfig
+from model.int8 import Int8Linear
 from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -161,6 +162,7 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
 MEASURED_FLOPS = 3e9  # of one measured call, unless 16 tokens take more
+MEASURED_INT8_FLOPS = 1e8  # of one measured product in int8, unless one token takes more
 
 
 def matmul_rates(
@@ -192,6 +194,29 @@ def matmul_rates(
     flops = (6 if training else 2) * tokens * inputs * outputs
     times = kernels.shortest_times(calls, time.perf_counter, rounds=2, seconds=0.25)
     return [flops / best for best in times]
+
+
+@torch.inference_mode()
+def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
+    """Measure FLOP/s of the product of so many tokens with a matrix, in float32 and in int8.
+
+    By one thread, in its processor time, which a busy machine hardly lengthens. Without
+    instructions for int8 torch multiplies one number after the other, so the sizes are limited to
+    those that take a fraction of a second there.
+    """
+    inputs = model.dim
+    outputs = min(model.hidden_dim, 1024)
+    tokens = min(tokens, max(1, round(MEASURED_INT8_FLOPS / (2 * inputs * outputs))))
+    x = torch.ones(tokens, inputs)
+    weight = torch.ones(outputs, inputs)
+    product = Int8Linear(outputs, inputs)
+    product.load_state_dict({"weight": weight.to(torch.int8), "scale": torch.ones(outputs)})
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    times = kernels.shortest_times(
+        [lambda: linear(x, weight), lambda: product(x)], time.thread_time, rounds=3, seconds=0.02)
+    torch.set_num_threads(threads)
+    return [2 * tokens * inputs * outputs / best for best in times]
 
 
 def resolve_dtype(

@@ -173,10 +173,11 @@ def replace_if(condition: Tensor, tensors: list[Tensor], values: list[Tensor]) -
 
 
 def orthogonalize(x: Tensor) -> Tensor:
-    """U V^T for every matrix U S V^T in x (N, R, C), R <= C, roughly: its singular values lie
-    between 0.7 and 1.2.
+    """Roughly U V^T for every matrix U S V^T in x (N, R, C), R <= C.
 
     Five Newton-Schulz steps with coefficients that favour speed over precision (Jordan et al.).
+    Singular values from 0.0015 of the norm of their matrix on become 0.68 to 1.2. Smaller ones are
+    multiplied by up to 485, and remain below that.
     """
     a = 3.4445
     b = -4.7750

@@ -33,6 +33,12 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 @or_faster
+def embed(tokens: Tensor, weight: Tensor) -> Tensor:
+    """Look up tokens (...) in a weight (V, C) -> (..., C)."""
+    return F.embedding(tokens, weight)
+
+
+@or_faster
 def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D) -> (B, H, T, D).
 
@@ -109,6 +115,13 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight)
+
+
+class Embedding(nn.Embedding):
+    """A vector for each token: ids (...) -> (..., C)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return embed(input, self.weight)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -218,7 +231,7 @@ class Transformer(nn.Module):
         self.checkpoint_blocks = False
         # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
-        self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
+        self.tok_embeddings = Embedding.from_pretrained(embeddings, freeze=False)
         with torch.device("cpu"):
             self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))

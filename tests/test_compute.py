@@ -220,6 +220,22 @@ def test_slow_products_take_place_twice_and_no_more(slow_products):
     assert slow_products == {torch.float32: 2, torch.bfloat16: 2}
 
 
+def test_without_its_instructions_int8_is_slower_than_float32():
+    """Then torch multiplies one number after the other, as it does without oneDNN."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        in_float32, in_int8 = compute.int8_rates(model_config(dim=288, hidden_dim=768), 16)
+    assert in_int8 < in_float32
+
+
+def test_rates_in_int8_leave_the_number_of_threads_as_it_was():
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    compute.int8_rates(model_config(dim=6, hidden_dim=7, head_dim=4), 1)
+    after = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert after == before + 1
+
+
 def test_autocast_keeps_no_rounded_weights():
     with compute.Compute(CPU, torch.bfloat16).autocast():
         assert not torch.is_autocast_cache_enabled()

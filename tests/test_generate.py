@@ -127,6 +127,32 @@ def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
     assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err
 
 
+def test_a_processor_that_is_slower_in_int8_is_told_both_rates(call, monkeypatch):
+    monkeypatch.setattr(script, "int8_rates", lambda model, tokens: [5e10, 3.5e9])
+    _, err = call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8")
+    assert ("note: int8 is slower than float32 here: products run at 3.5 GFLOP/s in int8 "
+            "and at 50 in float32, in one thread\n") in err
+
+
+def test_a_processor_that_is_faster_in_int8_is_told_nothing(call, monkeypatch):
+    monkeypatch.setattr(script, "int8_rates", lambda model, tokens: [5e10, 6e10])
+    _, err = call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8")
+    assert "float32" not in err
+
+
+@pytest.mark.parametrize("options, measured", [
+    ("--num-samples 3", 3), ("--num-samples 3 --compile", 16), ("--num-samples 5 --compile", 5)])
+def test_int8_is_measured_for_the_products_that_take_place(call, options, measured, monkeypatch):
+    """Compiled decoding of up to 4 rows multiplies in float32; then only prompts are in int8."""
+    rates = mock.Mock(return_value=[1, 2])
+    monkeypatch.setattr(script, "MAX_FLOAT_TOKENS", 4)
+    monkeypatch.setattr(script, "int8_rates", rates)
+    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: next_logits)
+    call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8", *options.split())
+    (_, tokens), _ = rates.call_args
+    assert tokens == measured
+
+
 @pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
 def test_no_option_of_sampling_is_without_effect_there(name, expected):
     other = dataclasses.replace(SAMPLING, **{name: getattr(Sampling(), name)})

@@ -100,6 +100,24 @@ def test_a_product_by_onednn_is_a_product(outputs):
     assert_equals_plain(kernels.onednn_product, F.linear, (3, 7, 48), (outputs, 48))
 
 
+def test_an_embedding_in_order_is_an_embedding():
+    """Bitwise: both add in one order."""
+    tokens = torch.arange(600).view(3, 200) % 7
+    weight = randn(7, 48)
+    found = gradients(lambda w: kernels.embed_in_order(tokens, w), weight)
+    assert all(map(torch.equal, found, gradients(lambda w: F.embedding(tokens, w), weight)))
+
+
+def test_the_gradient_of_an_embedding_in_order_is_always_the_same():
+    tokens = torch.arange(4096).view(16, 256) % 300
+    upstream = randn(16, 256, 96)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    found = [torch.ops.gyre.embedding_gradient(upstream, tokens, 300) for _ in range(20)]
+    torch.set_num_threads(threads)
+    assert all(torch.equal(gradient, found[0]) for gradient in found)
+
+
 def test_a_rotation_in_reals_is_a_rotation():
     table = precompute_freqs_cis(8, 7)
 
@@ -300,6 +318,19 @@ def test_on_a_cpu_a_norm_is_plain():
 
 def test_a_compiled_norm_is_plain(compiling):
     assert choose_norm("cuda", torch.float32) is None
+
+
+def test_compiled_training_embeds_in_order(compiling):
+    assert kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48)) is kernels.embed_in_order
+
+
+def test_compiled_generation_embeds_plainly(compiling):
+    with torch.no_grad():
+        assert kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48)) is None
+
+
+def test_eager_training_embeds_plainly():
+    assert kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48)) is None
 
 
 def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):

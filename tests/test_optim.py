@@ -174,6 +174,19 @@ def test_muon_moves_unless_infinity_was_found(found_inf, moved):
                            usual_muon.state[b]["momentum_buffer"])
 
 
+def test_singular_values_from_a_thousandth_and_a_half_on_become_about_1():
+    values = torch.tensor([1, 0.5, 0.1, 0.02, 0.005, 0.002])
+    (result,) = orthogonalize(torch.diag(values)[None]).diagonal(dim1=1, dim2=2)
+    assert result.min() > 0.67
+    assert result.max() < 1.21
+
+
+def test_tiny_singular_values_are_multiplied_and_stay_small():
+    (result,) = orthogonalize(torch.diag(torch.tensor([1, 1e-4, 1e-5]))[None])
+    torch.testing.assert_close(result.diagonal()[1:], torch.tensor([0.0485, 0.00485]), rtol=0.01,
+                               atol=0)
+
+
 def test_muon_leaves_a_parameter_without_a_gradient_alone():
     ours, theirs, stacked, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     draw_gradients(ours, theirs, seed=0, without=4)

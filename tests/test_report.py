@@ -185,9 +185,9 @@ def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
 
 @pytest.mark.parametrize("number, unit", [(0, " nats per token"), (-1, "")])
 def test_the_readme_says_how_far_rope_leads(committed, number, unit):
-    full = committed["five"]
-    tokens = full.horizons[number]
-    lead = -full.paired("rope", tokens).mean
+    long = committed["qk-long"]
+    tokens = long.horizons[number]
+    lead = stats.paired(long.losses("sin", tokens), long.losses("rope_2e3", tokens)).mean
     assert f"{lead:.2f}{unit} lower after {tokens / 1e6:.2f} M" in words("README.md")
 
 
@@ -246,20 +246,32 @@ def test_positions_md_says_what_the_first_probe_found():
 
 @pytest.mark.parametrize("number", [0, 2, 3])
 def test_results_md_has_the_lead_of_rope(committed, number):
-    full = committed["five"]
-    tokens = full.horizons[number]
-    row = f"| {tokens / 1e6:.2f} M | {interval(full, 'rope', tokens, sign='')} |"
+    long = committed["qk-long"]
+    tokens = long.horizons[number]
+    row = f"| {tokens / 1e6:.2f} M | {interval(long, 'rope_2e3', tokens, 'sin', sign='')} |"
     assert row in words("docs/results.md")
 
 
 @pytest.mark.parametrize("number", [2, 3])
 def test_results_md_has_how_much_longer_sinusoids_need(committed, number):
     """On RoPE's curve between its lengths, which double, in the logarithm of the tokens."""
-    full = committed["five"]
-    before, after = (full.losses("rope", full.horizons[k]) for k in (number - 1, number))
-    sin = full.losses("sin", full.horizons[number])
+    long = committed["qk-long"]
+    before = long.losses("rope_2e3", long.horizons[number - 1])
+    after = long.losses("rope_2e3", long.horizons[number])
+    sin = long.losses("sin", long.horizons[number])
     share = stats.paired(before, sin).mean / stats.paired(before, after).mean
-    assert f"| {2 ** (1 - share):.1f} |" in words("docs/results.md")
+    assert f"| {2 ** (1 - share):.1f}, for the loss of sinusoids |" in words("docs/results.md")
+
+
+def test_results_md_has_how_much_longer_sinusoids_need_for_ropes_first_loss(committed):
+    """On the sinusoids' curve, because RoPE's begins at this length."""
+    long = committed["qk-long"]
+    first, second, third, _ = long.horizons
+    rope = long.losses("rope_2e3", first)
+    before = long.losses("sin", second)
+    after = long.losses("sin", third)
+    share = stats.paired(before, rope).mean / stats.paired(before, after).mean
+    assert f"| {2 ** (1 + share):.1f}, for the loss of RoPE |" in words("docs/results.md")
 
 
 def test_results_md_has_the_studies_of_other_settings(committed):
