@@ -58,7 +58,8 @@ def main(argv: list[str] | None = None) -> None:
     """
     with report_errors():
         options = parse(argv)
-        trained, options.template = load_trained(options)
+        # The flag becomes the Chat of the model's folder, or None.
+        trained, options.chat = load_trained(options)
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -289,7 +290,8 @@ class Session:
     speed: Speed = field(default_factory=Speed)
     """That of all texts."""
     step: Step | None = None
-    """That of the last text, which the next one may use too."""
+    """The function that computed the logits of the last text. The next text may use it, with all
+    that it has recorded (`graph_batch`)."""
 
     def answer(self, line: str) -> None:
         """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
@@ -306,6 +308,8 @@ class Session:
             self.go_on()
         elif line.strip() == ":help":
             say(COMMANDS)
+        elif command in (":more", ":help"):
+            raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
             raise UserError(f"{command} is no command (:more, :seed N, :help); the prompt is "
                             f"written :{line}")
@@ -362,7 +366,7 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.template)
+    ids = encode_prompts(trained, prompts, options.chat)
     rows = []
     for prompt in prompts:
         shown = "" if options.chat else prompt
@@ -376,7 +380,7 @@ def write_texts(
 ) -> tuple[list[list[int]], Speed, Step]:
     """Print all rows, with `num_samples` for each of `ids`: one as it comes, several at the end.
 
-    Notes on stderr a text that ends early or is longer than the training rows. Returns the new
+    Says on stderr if a text ends early or is longer than the training rows. Returns the new
     tokens of every row; the speed, without the time of compiling; and the step, for the next call's
     `previous`.
     """

@@ -9,9 +9,9 @@
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
-Later sources override earlier ones: the defaults, what a run of --init-from says of its text, YAML
-files, the model of that run, the command line. --resume and --branch-from take everything but the
-command line from their run. The run is in runs/NAME.
+Later sources override earlier ones: the defaults; of --init-from, the text of its run; YAML files;
+of --init-from, the model of its run; the command line. --resume and --branch-from take everything
+but the command line from their run. The run is in runs/NAME.
 """
 
 import math
@@ -102,7 +102,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         # which cuts the metrics of a resumed run off at the step before.
         first = start_step(setup, progress.step)
         first.wait()
-        held.enter_context(stop)
+        held.enter_context(stop)  # from here on, a signal only asks to stop after the step
         run = open_run(start, setup, held)
         if base:
             run.log({**progress.axes, **base})
@@ -124,8 +124,8 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
     So one sees what the training gains.
     """
-    restored = start.source is not None  # the command that began the fine-tuning has measured it
-    if setup.config.init_from is None or restored:
+    goes_on = start.source is not None  # resumed or branched: the first command has measured it
+    if setup.config.init_from is None or goes_on:
         return {}
     return measure_validation(setup)
 
@@ -143,7 +143,8 @@ def take_steps(
     stopping = False
     while True:
         following = None
-        number = progress.step + 1  # of the pending step from 1; of the following one from 0
+        # Of the pending step, counted from 1; so also of the following one, counted from 0.
+        number = progress.step + 1
         if setup.reads_late and not stopping and not is_due(setup, number, first_save):
             following = start_step(setup, number)
         result = pending.read(since=finished)
@@ -195,16 +196,16 @@ def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool
     """Validate, sample and save if it is time to. Returns whether any rank was asked to stop."""
     train = setup.config.train
     step = setup.progress.step
-    due = is_validated(setup, step)
+    validated = is_validated(setup, step)
     if step in train.keep:
         save(setup, run, step)
     # Validated before `last` is saved: if killed in between, a resumed run does it again.
-    if due:
+    if validated:
         validate(setup, run)
-    if due and train.sample_tokens:
+    if validated and train.sample_tokens:
         sample(setup, run)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
-    if due or stopping or step == first_save:
+    if validated or stopping or step == first_save:
         save(setup, run, "last")
     return stopping
 
@@ -219,7 +220,10 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
 
 
 def print_comparison(setup: Setup, base: dict[str, float]) -> None:
-    """Print a note if no validation was better than that of the model that was started from."""
+    """Print a note if no validation was better than that of the model that was started from.
+
+    `base` is what was measured of that; {} if another command has measured it.
+    """
     config = setup.config
     if base and setup.progress.best >= base["val/loss"] and setup.world.is_main:
         say(f"note    {config.init_from} is still the better model of this text, with "
@@ -276,7 +280,7 @@ def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main:
         name = claim_name(config.log.runs, config.name, start.stem, held)
     name = world.collect(name)[0]
-    if not world.is_main:  # which needs the path, and writes nothing
+    if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
     points = start.source.points_until(setup.progress.step) if start.source else ()
     return RunDir.create(
@@ -293,7 +297,10 @@ def choose_prompt(setup: Setup) -> str:
 
 
 def first_words(text: str) -> str:
-    """Return the first words of the first line that has any, at most 30 characters."""
+    """Return the first words of the first line that has any, at most 30 characters.
+
+    Lines with a tab or another character that is not printed as it is are left out.
+    """
     for line in map(str.strip, text.splitlines()):
         if line.isprintable() and any(map(str.isalpha, line)):
             return textwrap.wrap(line, 30)[0]

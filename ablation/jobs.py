@@ -26,8 +26,8 @@ from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
 RunTraining = Callable[[Start, StopSignal], Any]
-"""`run` of train.py, which returns an Outcome. It is handed down, because train.py is a command,
-and imports are only made from commands to this package."""
+"""`run` of train.py, which returns an Outcome. It is handed down, because commands import this
+package, and it imports no command."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Training(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker does at a time."""
+    """One task of a worker: trainings, and what is returned of them, as its subclass says."""
 
     name: str
     trainings: list[Training]
@@ -54,7 +54,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalibrationJob(Job, frozen=True, kw_only=True):
-    """Train a committed run again. The result is its loss."""
+    """Train one run of the study that this one is beside again, to see whether this machine gives
+    the loss in its record. The result is the loss."""
 
     committed: float
     """The loss in its record."""

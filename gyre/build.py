@@ -41,8 +41,8 @@ MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of the minutes
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
-# FLOP/s of a training that is not on a CPU, where none are measured: a guess, with which
-# train.minutes decide whether it pays to compile.
+# Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
+# to compile in so many train.minutes.
 GUESSED_RATE = 2e13
 
 
@@ -130,7 +130,7 @@ def check_fits(config: Config, world: World, logit_bytes: int) -> None:
     # counted.
     size = 12 * config.model.matrix_parameters // shards
     size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
-    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table
+    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table, or less
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
@@ -173,6 +173,7 @@ def choose_compute(config: Config, world: World) -> Compute:
         onednn = kernels.prefers_onednn(world.device)
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates = measure_rates(config, world, onednn)
+    # The function is called for auto on a CPU only, for which both rates were measured.
     dtype, why = resolve_dtype(train.dtype, world.device,
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
@@ -198,7 +199,7 @@ def choose_compute(config: Config, world: World) -> Compute:
 
 
 def count_tokens(config: Config) -> int:
-    """Return on how many tokens a training takes its steps, all processes together."""
+    """Return how many tokens all steps of a training take, over all processes."""
     return config.train.batch_size * config.data.seq_len * config.train.steps
 
 
@@ -289,7 +290,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # Of Muon's products: its gradients are not scaled any more, and too small for float16.
+    # Of Muon's products. It reads gradients after the scaler has unscaled them, and those are too
+    # small for float16.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
@@ -352,7 +354,7 @@ def restore(
         progress.best = math.inf  # `best` has to be weights that this run has saved
         return progress
     check_resumed(run, start, progress.step, training["steps"])
-    if progress.step >= start.config.train.steps:
+    if progress.step >= start.config.train.steps:  # --resume auto of a finished run
         return progress
     best_step = run.checkpoints.saved_step("best")
     if best_step == 0 or best_step > progress.step:
@@ -404,9 +406,7 @@ def print_setup(start: Start, setup: Setup) -> None:
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if start.chosen:
-        only_warmup = all(number.startswith("optim.warmup_steps") for number in start.chosen)
-        reason = "these steps" if only_warmup else "this text"
-        say(f"auto    {', '.join(start.chosen)}: chosen for {reason}")
+        say(f"auto    {', '.join(start.chosen)}: {explain_choice(start.chosen)}")
     little = ""
     if n_tokens < LITTLE_TEXT:
         little = ". This is little text: expect fragments of it, and hardly a new sentence"
@@ -428,6 +428,16 @@ def print_setup(start: Start, setup: Setup) -> None:
     if shards > 1:
         layout += f", each with 1/{shards} of the model"
     say(f"device  {compute.device}{layout}; {compute.reason}")
+
+
+def explain_choice(chosen: list[str]) -> str:
+    """Return why numbers were chosen, which are said as "train.steps 300"."""
+    names = {text.partition(" ")[0] for text in chosen}
+    if names <= {"optim.warmup_steps", "train.eval_interval"}:
+        return "chosen for these steps"
+    if names <= {"train.steps", "optim.warmup_steps", "train.eval_interval"}:
+        return "chosen for this text and time"
+    return "chosen for this text"
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:

@@ -44,9 +44,8 @@ OPENED: dict[Path, Any] = {}
 def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
     """Return `next_logits`, compiled for all that this batch needs before its first token.
 
-    Without a cache, which dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding is
-    compiled when its first token is decoded, and runs as a CUDA graph; see `graph_batch`, also for
-    `previous`.
+    Without a cache, which dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding
+    runs as CUDA graphs, and prefill is eager; see `graph_batch`, also for `previous`.
     """
     if batch.cache is None:
         return next_logits

@@ -1,6 +1,6 @@
 """How a process computes: its device, its dtype, oneDNN and compilation; what `auto` stands for.
 
-`Compute` has what was chosen. It is entered as a context, and nothing of it holds afterwards.
+`Compute` has what was chosen. Within its `active()` it holds, and nothing of it afterwards.
 """
 
 import ctypes
@@ -36,8 +36,8 @@ DTYPE_NAMES: dict[torch.dtype, Dtype] = {
     torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
-# Graphs that torch.compile makes of one function; by default 8. Each block of a sharded model with
-# dropout has a graph of its own.
+# The most graphs that torch.compile makes of one function; its own default is 8. Each block of a
+# sharded model with dropout has a graph of its own.
 MAX_GRAPHS = 256
 
 
@@ -161,7 +161,7 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-MEASURED_FLOPS = 3e9  # of one measured call, unless 16 tokens take more
+MEASURED_FLOPS = 3e9  # of one measured call in training at most, unless 16 tokens take more
 MEASURED_INT8_FLOPS = 1e8  # of one measured product in int8, unless one token takes more
 
 
@@ -276,7 +276,7 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
 
 
 def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
-    """Return about how long a training on so many tokens takes; a guess but on a CPU.
+    """Return about how long a training on so many tokens takes. Elsewhere than on a CPU: a guess.
 
     `rate` is that of its products, in FLOP/s. What is no product weighs more in narrow models:
     whole steps reach 0.3 to 0.5 of the rate at width 128, and 0.6 to 0.7 at 288
@@ -290,16 +290,20 @@ def format_estimate(seconds: float) -> str:
     """Return a duration as text, such as "about 5 minutes"."""
     for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 1.5 * size:
-            return f"about {seconds / size:.2g} {unit}"
-    return f"about {max(1, seconds):.0f} seconds"
+            number = seconds / size
+            return f"about {number:.0f} {unit}" if number >= 10 else f"about {number:.2g} {unit}"
+    if seconds < 1.5:
+        return "about a second"
+    return f"about {seconds:.0f} seconds"
 
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
 # float32 (docs/benchmarks.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
 # repaid 50 s of compiling; other dtypes were not measured there.
-REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
-UNKNOWN_REPAYING_FLOPS = 2e16
+REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14},
+                  "cuda": {torch.bfloat16: 2e16}}
+UNKNOWN_REPAYING_FLOPS = 2e16  # of other dtypes
 TRITON_CAPABILITY = (7, 0)  # of the oldest cards that torch.compile writes code for
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.generation import KEY_BLOCK, Batch, Step, next_logits
+from model.generation import KEY_BLOCK, Batch, Step, evaluating, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
 
@@ -30,14 +30,18 @@ def graph_batch(batch: Batch, previous: Step | None = None, *, compiled: bool = 
     With `compiled`, PyTorch's compiler fuses the operations of a layer first. `previous` is the
     step of an earlier batch, which must have ended. If it fits, it is returned with all that it has
     recorded, and `batch` gets its cache.
+
+    What the first tokens need is compiled and recorded now, so that none of them waits for it.
     """
     if batch.cache is None or not can_graph(batch.model, batch.device):
         return next_logits
     if isinstance(previous, GraphedStep) and previous.fits(batch.model, batch.cache, compiled):
-        previous.reset()
-        batch.cache = previous.cache
-        return previous
-    return GraphedStep(batch.model, batch.cache, compiled=compiled)
+        step = previous
+        batch.cache = step.cache
+    else:
+        step = GraphedStep(batch.model, batch.cache, compiled=compiled)
+    step.prepare(min(batch.starts), batch.tokens.shape[1])
+    return step
 
 
 def can_graph(model: Transformer, device: torch.device) -> bool:
@@ -51,7 +55,8 @@ class GraphedStep:
     """A `Step` whose calls for one token of each row are replays of CUDA graphs.
 
     All other calls, such as prefill, are `next_logits`. The logits (B, V) that it returns are
-    overwritten by the next call. With `recorded` False the same operations run without a graph.
+    overwritten by the next call. `prepare` comes before another text. With `recorded` False the
+    same operations run without a graph.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class GraphedStep:
             self.run_output = torch.compile(run_output)
         self.blocks: dict[int, DecodingBlock] = {}
         """By the number of keys that they read."""
+        self.clear_rest()
 
     def fits(self, model: Transformer, cache: KVCache, compiled: bool) -> bool:
         """Return whether this step can decode with its own cache in place of this one."""
@@ -84,17 +90,18 @@ class GraphedStep:
         start = cache.length
         if start == capacity:  # next_logits says what is wrong
             return next_logits(model, tokens, cache)
-        n_keys = min(capacity, KEY_BLOCK * (start // KEY_BLOCK + 1))
-        if n_keys not in self.blocks:
-            self.blocks[n_keys] = self.make_block(n_keys, tokens)
-        block = self.blocks[n_keys]
+        block = self.find_block(start)
         block.fill(tokens, start)
         block.run()
         cache.length = start + 1
         return block.logits
 
-    def reset(self) -> None:
-        """Empty the cache."""
+    @torch.inference_mode()
+    def prepare(self, start: int, length: int) -> None:
+        """Empty the cache, and record the first step of a text of `length` tokens, at `start`."""
+        if start < length - 1:  # no step reads the last token
+            with evaluating(self.model):
+                self.find_block(start)
         self.cache.length = 0
         self.clear_rest()
 
@@ -108,13 +115,19 @@ class GraphedStep:
         for x in self.cache.keys + self.cache.values:
             x[:, :, self.cache.length :] = 0
 
-    def make_block(self, n_keys: int, tokens: Tensor) -> "DecodingBlock":
-        """Return the step that reads so many keys, recorded as a graph."""
-        if not self.blocks:
-            self.clear_rest()
+    def find_block(self, start: int) -> "DecodingBlock":
+        """Return the step for the token at position `start`, recorded if it was not before."""
+        capacity = self.cache.keys[0].shape[2]
+        n_keys = min(capacity, KEY_BLOCK * (start // KEY_BLOCK + 1))
+        if n_keys not in self.blocks:
+            self.blocks[n_keys] = self.make_block(n_keys, start)
+        return self.blocks[n_keys]
+
+    def make_block(self, n_keys: int, start: int) -> "DecodingBlock":
+        """Return the step that reads so many keys, recorded as a graph at position `start`."""
         block = DecodingBlock(self, n_keys)
         if self.pool is not None:
-            block.fill(tokens, self.cache.length)
+            block.fill(block.tokens, start)
             with ExitStack() as held:
                 if self.compiled:
                     # For each number of rows there is a graph of its own, and 8 would be too few.

@@ -57,8 +57,8 @@ class PendingStep:
     """A step that a GPU may still be computing."""
 
     measured: Tensor
-    """Four numbers: the loss in nats, summed over the tokens of all processes; more than 0 if one
-    was asked to stop; the norm of the gradient; the factor of the loss."""
+    """Four numbers: the loss in nats, summed over the tokens of all processes; more than 0 if any
+    process was asked to stop; the norm of the gradient; the loss scale."""
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
@@ -159,8 +159,8 @@ class Setup:
     """What asks this process to stop."""
     reads_late: bool = False
     """Whether the next step is started before the numbers of a step are read, as on a GPU, which
-    would have nothing to do meanwhile. The optimizers then skip a step that is not finite without
-    the CPU's knowing."""
+    would otherwise have nothing to do meanwhile. The optimizers then skip a step that is not finite
+    without the CPU's knowing."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
@@ -189,8 +189,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
     loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))  # get_scale() would wait for a GPU
-    others = torch.stack([grad_norm, loss_scale])
-    measured = torch.cat([sums, others.to(sums.dtype)])  # float64 with several processes
+    alike = torch.stack([grad_norm, loss_scale])  # the same in all processes
+    measured = torch.cat([sums, alike.to(sums.dtype)])  # float64 with several processes
     finite = measured.isfinite().all()
     # In place of `scaler.step`: it is decided here, once for all optimizers and processes.
     if setup.reads_late:

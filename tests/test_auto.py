@@ -36,17 +36,18 @@ class Second(World):
 
 @pytest.fixture
 def decided(workdir, monkeypatch):
-    """Calls `choose_compute` as the second process, which measured the contrary of the first.
+    """Calls `choose_compute` as the second process, which measured the contrary of the first for
+    oneDNN and the dtype.
 
     Also gives the configuration that is written, and the FLOPs by which it was decided what to
     compile.
     """
-    def decide(first_uses_onednn=True, compiled=True, first_compiles=True):
+    def decide(first_uses_onednn=True, second_compiles=True, first_compiles=True):
         flops = []
 
         def resolve_compile(choice, device, dtype, training_flops):
             flops.append(training_flops)
-            return compiled, ""
+            return second_compiles, ""
 
         monkeypatch.setattr(Second, "first", [first_uses_onednn, first_compiles])
         gain = 0.0 if first_uses_onednn else 9.0
@@ -76,13 +77,13 @@ def test_all_processes_choose_the_dtype_by_the_rates_of_all(decided):
 
 @pytest.mark.parametrize("choice", [True, False])
 def test_what_is_compiled_is_written_into_the_configuration(decided, choice):
-    compute, config, _ = decided(compiled=choice)
+    compute, config, _ = decided(second_compiles=choice)
     assert config.train.compile is choice
     assert compute.compiled is choice
 
 
 def test_nothing_is_compiled_if_another_process_cannot(decided):
-    compute, config, _ = decided(compiled=True, first_compiles=False)
+    compute, config, _ = decided(second_compiles=True, first_compiles=False)
     assert compute.compiled is False
     assert config.train.compile is False
     assert compute.reason.endswith("eager: another process has no compiler that works")
@@ -90,7 +91,7 @@ def test_nothing_is_compiled_if_another_process_cannot(decided):
 
 def test_a_process_that_cannot_compile_still_tells_the_others(decided):
     """Else they would wait for it, and take its next word for this one."""
-    compute, _, _ = decided(compiled=False, first_compiles=True)
+    compute, _, _ = decided(second_compiles=False, first_compiles=True)
     assert compute.compiled is False
     assert Second.first == []
 
@@ -252,6 +253,11 @@ def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
     assert compute.dtype == torch.float16
     assert gyre.build.record_compute(config, compute).train.dtype == "float16"
 
+def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):
+    build_setup(workdir, "--train.steps=9", "--train.compile=false")
+    assert "epochs)" in capfd.readouterr().err
+    assert measured == []
+
 
 # --- TF32 -----------------------------------------------------------------------------------------
 
@@ -273,9 +279,3 @@ def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):
     argv = tiny_argv(workdir, "--train.tf32=true", "--train.compile=false")
     card = World(0, 1, torch.device("cuda", 0))
     assert gyre.build.choose_compute(resolve(argv, "").config, card).tf32 is True
-
-
-def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):
-    build_setup(workdir, "--train.steps=9", "--train.compile=false")
-    assert "epochs)" in capfd.readouterr().err
-    assert measured == []

@@ -323,7 +323,7 @@ def test_steps_reach_more_of_the_rate_in_wide_models(width, share):
 
 
 @pytest.mark.parametrize("seconds, words", [
-    (0.2, "about 1 seconds"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
+    (0.2, "about a second"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
     (300, "about 5 minutes"), (5400, "about 1.5 hours"), (200_000, "about 2.3 days")])
 def test_an_estimate_has_the_unit_that_fits(seconds, words):
     assert compute.format_estimate(seconds) == words

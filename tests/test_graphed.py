@@ -154,6 +154,16 @@ def test_the_next_text_of_this_size_uses_what_was_recorded(on_cuda):
     assert batch.new_tokens() == expected.new_tokens()
 
 
+def test_a_next_text_of_one_token_begins_with_an_empty_cache(on_cuda):
+    model = sharp_model(n_layers=2)
+    _, step = keep_step(model, new=12)
+    batch = Batch(model, [random_tokens(14).tolist()], GREEDY, max_new_tokens=1)
+    list(batch.draw(graph_batch(batch, previous=step)))
+    expected = Batch(model, [random_tokens(14).tolist()], GREEDY, max_new_tokens=1)
+    list(expected.draw())
+    assert batch.new_tokens() == expected.new_tokens()
+
+
 @torch.inference_mode()
 def test_nan_that_a_broken_text_has_left_breaks_no_later_one(on_cuda):
     model = sharp_model(n_layers=2)

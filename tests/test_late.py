@@ -23,7 +23,7 @@ MUON = ["--optim.optimizer=muon"]
 
 @pytest.fixture
 def late(monkeypatch):
-    """Trainings read late, with a fixture or after it."""
+    """From here on trainings read late. Fixtures of the module, such as `straight`, came before."""
     monkeypatch.setattr(train, "build", build_late)
 
 
@@ -36,11 +36,11 @@ def calls(monkeypatch):
     """What train.py calls, in order: ("start_step", 0), ("count_step", 0) ..."""
     made = []
 
-    def recorded(name, number):
+    def recorded(name, label):
         function = getattr(train, name)
 
         def call(setup, *args):
-            made.append((name, number(setup, *args)))
+            made.append((name, label(setup, *args)))
             return function(setup, *args)
 
         monkeypatch.setattr(train, name, call)
@@ -59,7 +59,7 @@ def straight(workdir):
 
 
 def spoil(monkeypatch, *steps):
-    """Make the losses of these steps NaN."""
+    """Make the losses of these steps, counted from 0, NaN."""
     start = train.start_step
 
     def spoiled(setup, step):

@@ -68,9 +68,9 @@ def make_muons(start):
     """Our Muon and PyTorch's, each with parameters that begin with these values."""
     ours = [torch.nn.Parameter(tensor.clone()) for tensor in start]
     theirs = [torch.nn.Parameter(tensor.clone()) for tensor in start]
-    stacked = Muon(ours, lr=0.1, weight_decay=0.3)
-    single = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
-    return ours, theirs, stacked, single
+    our_muon = Muon(ours, lr=0.1, weight_decay=0.3)
+    their_muon = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+    return ours, theirs, our_muon, their_muon
 
 
 def draw_gradients(ours, theirs, seed, without=None):
@@ -84,19 +84,19 @@ def draw_gradients(ours, theirs, seed, without=None):
 
 
 def assert_same_step(ours, theirs, before):
-    """Steps differ by at most 2 %, because our products are in bfloat16."""
+    """Steps differ by at most 2 %, because both round to bfloat16, in different orders."""
     for a, b, was in zip(ours, theirs, before, strict=True):
         moved = (a - was).norm()
         assert moved > 0 and (a - b).norm() <= 0.02 * moved, a.shape
 
 
 def test_muon_takes_the_steps_of_pytorchs():
-    ours, theirs, stacked, single = make_muons([randn(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, our_muon, their_muon = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     for number in range(3):
         draw_gradients(ours, theirs, seed=10 * number)
         before = [parameter.detach().clone() for parameter in ours]
-        stacked.step()
-        single.step()
+        our_muon.step()
+        their_muon.step()
         assert_same_step(ours, theirs, before)
         with torch.no_grad():  # so that differences do not add up
             for a, b in zip(ours, theirs, strict=True):
@@ -105,12 +105,12 @@ def test_muon_takes_the_steps_of_pytorchs():
 
 def test_muon_computes_bit_for_bit_as_one_matrix_at_a_time():
     """Momentum, Nesterov's look ahead, decay and the update, in operations of one tensor each."""
-    ours, single, stacked, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES[:2]])
+    ours, one_by_one, our_muon, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES[:2]])
     means = [torch.zeros(24, 24), torch.zeros(24, 56)]
     for number in range(2):
-        draw_gradients(ours, single, seed=10 * number)
-        stacked.step()
-        for parameter, mean in zip(single, means, strict=True):
+        draw_gradients(ours, one_by_one, seed=10 * number)
+        our_muon.step()
+        for parameter, mean in zip(one_by_one, means, strict=True):
             mean.lerp_(parameter.grad, 0.05)
             ahead = parameter.grad.lerp(mean, 0.95).bfloat16()
             (update,) = orthogonalize(ahead[None])
@@ -118,7 +118,7 @@ def test_muon_computes_bit_for_bit_as_one_matrix_at_a_time():
             with torch.no_grad():
                 parameter.mul_(1 - 0.1 * 0.3)
                 parameter.add_(update, alpha=-0.2 * 0.1 * math.sqrt(longest))
-    for parameter, expected in zip(ours, single, strict=True):
+    for parameter, expected in zip(ours, one_by_one, strict=True):
         assert torch.equal(parameter, expected)
 
 
@@ -188,27 +188,27 @@ def test_tiny_singular_values_are_multiplied_and_stay_small():
 
 
 def test_muon_leaves_a_parameter_without_a_gradient_alone():
-    ours, theirs, stacked, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, our_muon, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     draw_gradients(ours, theirs, seed=0, without=4)
     before = [parameter.detach().clone() for parameter in ours]
-    stacked.step()
+    our_muon.step()
     moved = [not torch.equal(a, was) for a, was in zip(ours, before, strict=True)]
     assert moved == [True, True, True, True, False, True, True]
 
 
 def test_muon_goes_on_from_a_state_of_pytorchs():
-    ours, theirs, _, single = make_muons([randn(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, _, their_muon = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     draw_gradients(ours, theirs, seed=0)
-    single.step()
+    their_muon.step()
     with torch.no_grad():
         for a, b in zip(ours, theirs, strict=True):
             a.copy_(b)
-    stacked = Muon(ours, lr=0.1, weight_decay=0.3)
-    stacked.load_state_dict(copy.deepcopy(single.state_dict()))  # else they share buffers
+    our_muon = Muon(ours, lr=0.1, weight_decay=0.3)
+    our_muon.load_state_dict(copy.deepcopy(their_muon.state_dict()))  # else they share buffers
     draw_gradients(ours, theirs, seed=10)
     before = [parameter.detach().clone() for parameter in ours]
-    stacked.step()
-    single.step()
+    our_muon.step()
+    their_muon.step()
     assert_same_step(ours, theirs, before)
 
 
@@ -224,7 +224,7 @@ def take_step(model, config):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_loaded_state_keeps_the_rates_of_its_own_configuration(optimizer):
-    """As of a branch. That steps go on as they were is in test_train.py."""
+    """As of a branch. That steps go on as they were is in test_resume.py."""
     model = random_model()
     config = OptimConfig(optimizer=optimizer)
     state = take_step(model, config).tensors()

@@ -31,7 +31,7 @@ def tiny_tier(**changes: Any) -> Iterator[None]:
 
 
 def study_arguments(workdir: Path, *extra: str) -> list[str]:
-    """The command line of the study. Its runs are in world/runs."""
+    """The command line of the study. Its runs are in workdir/runs."""
     return ["--tier", "smoke", f"--data.files={workdir / 'text.txt'}",
             f"--log.runs={workdir / 'runs'}",
             f"--data.prepared={workdir / 'prepared'}", "--data.vocab_size=300",
