@@ -27,12 +27,13 @@ with starting(__name__):
     from files import atomic_path, require_space, writing
     from formats import gguf, hf, web
     from formats.folders import import_model
-    from formats.names import dropped_scaling
-    from formats.run import load_for_export
+    from formats.names import Target, dropped_scaling
+    from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
     from gyre.options import Parser
 
+Written = Literal["hf", "gguf", "web"]  # what is made of a run
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
@@ -71,21 +72,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def export_run(source: Path, target: Path, to: Literal["hf", "gguf", "web"],
-               dtype: str | None) -> None:
+def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:
     """Write a run in the format `to`, completely or not at all. `dtype` None: the default."""
     layout = "hf" if to == "hf" else "gguf"
     run = load_for_export(source, layout)
-    chosen = SAFETENSORS_NAMES[run.dtype].lower() if dtype is None else dtype
-    if to == "web" and dtype is None:
-        chosen = web.default_dtype(run)
-    for name, weight in run.weights.items():
-        largest = largest_value(name, weight, source)
-        stays_float32 = layout == "gguf" and weight.ndim == 1
-        limit = math.inf if stays_float32 else LARGEST.get(chosen, math.inf)
-        if largest > limit:
-            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {chosen} reaches "
-                            f"to {limit:,.0f}: choose bf16 or f32")
+    chosen = dtype
+    if chosen is None:
+        chosen = web.default_dtype(run) if to == "web" else SAFETENSORS_NAMES[run.dtype].lower()
+    check_reach(run, source, layout, chosen)
     parameters = sum(weight.numel() for weight in run.weights.values())
     size = int(parameters * BYTES[chosen])
     if to == "web":
@@ -94,19 +88,36 @@ def export_run(source: Path, target: Path, to: Literal["hf", "gguf", "web"],
     require_space(target, size)
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            stored_as = SAFETENSORS_DTYPES[dtype.upper()] if dtype else None
+            stored_as = None if dtype is None else SAFETENSORS_DTYPES[dtype.upper()]
             hf.write_folder(run, staging, stored_as)
         elif to == "gguf":
             gguf.write_file(run, staging, chosen)
         else:
             web.write_folder(run, staging, chosen)
     say(f"{target}: {parameters:,} parameters from {source}")
+    note = describe_use(run, target, to)
+    if note is not None:
+        say(note)
+
+
+def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None:
+    """Raise UserError for a weight that is larger than what `dtype` holds, or not finite."""
+    for name, weight in run.weights.items():
+        largest = largest_value(name, weight, source)
+        stays_float32 = layout == "gguf" and weight.ndim == 1
+        limit = math.inf if stays_float32 else LARGEST.get(dtype, math.inf)
+        if largest > limit:
+            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
+                            f"to {limit:,.0f}: choose bf16 or f32")
+
+
+def describe_use(run: Exported, target: Path, to: Written) -> str | None:
+    """A line about what can be done with an export, or not; None if there is nothing to say."""
     if to == "web":
-        say(f"look at it: python -m http.server --directory {shlex.quote(str(target))}, and open "
-            "http://localhost:8000")
-    dropped = dropped_scaling(run.model, layout)
-    if dropped is not None and to != "web":
-        say(f"note: {dropped}")
+        return (f"look at it: python -m http.server --directory {shlex.quote(str(target))}, and "
+                "open http://localhost:8000")
+    dropped = dropped_scaling(run.model, to)
+    return None if dropped is None else f"note: {dropped}"
 
 
 if __name__ == "__main__":
