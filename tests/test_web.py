@@ -436,6 +436,7 @@ def test_stop_stops_wllama(browser, noise_page):
 
 @pytest.mark.slow
 def test_an_old_browser_has_a_wllama_of_its_own(browser, noise_page):
+    browser.call("Page.enable")
     script = browser.call("Page.addScriptToEvaluateOnNewDocument",
                           source="delete WebAssembly.Suspending")
     open_page(browser, noise_page, "Ready")
