@@ -2,33 +2,38 @@
 
     python export.py runs/small-rope-s1 --to hf OUT/
     python export.py runs/small-rope-s1 --to gguf OUT.gguf --dtype q8_0
+    python export.py runs/small-rope-s1 --to web OUT/
     python export.py FOLDER --to run runs/NAME
     python export.py FILE.gguf --to run runs/NAME
 
 hf is a folder for transformers, vLLM and whatever else reads that; gguf a file for llama.cpp and
-its kin. FOLDER is one of Hugging Face's LLaMA family, or Meta's own with consolidated.*.pth,
-params.json and a tokenizer. FILE.gguf is one of llama.cpp's llama architecture. What cannot be
-carried over exactly is refused by name.
+its kin; web a folder with a page in which the model writes, by wllama (llama.cpp in the browser):
+`python -m http.server` in that folder shows it. FOLDER is one of Hugging Face's LLaMA family, or
+Meta's own with consolidated.*.pth, params.json and a tokenizer. FILE.gguf is one of llama.cpp's
+llama architecture. What cannot be carried over exactly is refused by name.
 """
 
 import argparse
 import math
+import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import Literal
 
 from errors import UserError, report_errors, say, starting
 
 with starting(__name__):
     from files import atomic_path, require_space, writing
-    from formats import gguf, hf
+    from formats import gguf, hf, web
     from formats.folders import import_model
     from formats.names import Target, dropped_scaling
-    from formats.run import load_for_export
+    from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
     from gyre.options import Parser
 
+Written = Literal["hf", "gguf", "web"]  # what is made of a run
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
@@ -54,9 +59,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
     parser.add_argument("source", metavar="FROM", help="A run, or a folder or GGUF to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
-    parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
+    parser.add_argument("--to", required=True, choices=["hf", "gguf", "web", "run"],
+                        help="What to make.")
     parser.add_argument("--dtype", choices=list(BYTES), help="Type of all weights for hf, of the "
-                        "matrices in a gguf. Default: that of the run.")
+                        "matrices in a gguf or for web. Default: that of the run; for web, "
+                        "q8_0 if all rows can be packed in it.")
     options = parser.parse_args(argv)
     if options.dtype and options.to == "run":
         raise UserError("--dtype has no effect with --to run")
@@ -65,30 +72,52 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
-    """Write a run as a folder (`to` hf) or as a GGUF, completely or not at all. `dtype` None: that
-    of the run."""
-    run = load_for_export(source, to)
-    chosen = SAFETENSORS_NAMES[run.dtype].lower() if dtype is None else dtype
-    for name, weight in run.weights.items():
-        largest = largest_value(name, weight, source)
-        stays_float32 = to == "gguf" and weight.ndim == 1
-        limit = math.inf if stays_float32 else LARGEST.get(chosen, math.inf)
-        if largest > limit:
-            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {chosen} reaches "
-                            f"to {limit:,.0f}: choose bf16 or f32")
+def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:
+    """Write a run in the format `to`, completely or not at all. `dtype` None: the default."""
+    layout = "hf" if to == "hf" else "gguf"
+    run = load_for_export(source, layout)
+    chosen = dtype
+    if chosen is None:
+        chosen = web.default_dtype(run) if to == "web" else SAFETENSORS_NAMES[run.dtype].lower()
+    check_reach(run, source, layout, chosen)
     parameters = sum(weight.numel() for weight in run.weights.values())
-    require_space(target, int(parameters * BYTES[chosen]))
+    size = int(parameters * BYTES[chosen])
+    if to == "web":
+        web.check_size(size)
+        size += web.PACKAGES_BYTES
+    require_space(target, size)
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            stored_as = SAFETENSORS_DTYPES[dtype.upper()] if dtype else None
+            stored_as = None if dtype is None else SAFETENSORS_DTYPES[dtype.upper()]
             hf.write_folder(run, staging, stored_as)
-        else:
+        elif to == "gguf":
             gguf.write_file(run, staging, chosen)
+        else:
+            web.write_folder(run, staging, chosen)
     say(f"{target}: {parameters:,} parameters from {source}")
+    note = describe_use(run, target, to)
+    if note is not None:
+        say(note)
+
+
+def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None:
+    """Raise UserError for a weight that is larger than what `dtype` holds, or not finite."""
+    for name, weight in run.weights.items():
+        largest = largest_value(name, weight, source)
+        stays_float32 = layout == "gguf" and weight.ndim == 1
+        limit = math.inf if stays_float32 else LARGEST.get(dtype, math.inf)
+        if largest > limit:
+            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
+                            f"to {limit:,.0f}: choose bf16 or f32")
+
+
+def describe_use(run: Exported, target: Path, to: Written) -> str | None:
+    """A line about what can be done with an export, or not; None if there is nothing to say."""
+    if to == "web":
+        return (f"look at it: python -m http.server --directory {shlex.quote(str(target))}, and "
+                "open http://localhost:8000")
     dropped = dropped_scaling(run.model, to)
-    if dropped is not None:
-        say(f"note: {dropped}")
+    return None if dropped is None else f"note: {dropped}"
 
 
 if __name__ == "__main__":
