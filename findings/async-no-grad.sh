@@ -4,12 +4,12 @@
 # Version: torch 2.13.0.
 # Guess before the run: the decorator knows generators, so it knows `async def` too: gradients are
 #     off inside, or decorating raises.
-# Seen: gradients are on inside a coroutine and an asynchronous generator. The decorator turns them
-#     off only while the coroutine object is made. A plain generator is handled: off inside it, on
-#     between its values. inference_mode is the same. No warning.
-#     A `with` block inside works, but if it awaits, gradients are off in the other tasks as well.
-# For gyre: its decorated functions are plain ones. A server around gyre needs a `with` block around the
-#     call that computes, with no await inside.
+# Seen: gradients are on inside a coroutine and an asynchronous generator. The decorator turns
+#     them off only while the coroutine object is made. A plain generator is handled: off inside
+#     it, on between its values. inference_mode is the same. No warning. A `with` block inside
+#     works, but if it awaits, gradients are off in the other tasks as well.
+# For gyre: its decorated functions are plain ones. A server around gyre needs a `with` block
+#     around the call that computes, with no await inside.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

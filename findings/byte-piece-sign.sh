@@ -6,8 +6,8 @@
 #     byte. "<0x+A>" is not that, so it stays as it is.
 # Seen: "<0x+A>" becomes "\n", as "<0x0A>" does. "<0x-A>", "<0x A>" and "<0xG1>" stay. A sign is
 #     accepted where a number is parsed, so 16 more pieces are bytes: "<0x+0>" to "<0x+F>".
-# For gyre: data/tokenizer.py and formats/tokenizers.py take two hexadecimal digits only. A vocabulary
-#     with such a piece would be decoded differently. We know of none.
+# For gyre: data/tokenizer.py and formats/tokenizers.py take two hexadecimal digits only. A
+#     vocabulary with such a piece would be decoded differently. We know of none.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

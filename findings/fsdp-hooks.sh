@@ -2,11 +2,11 @@
 # A hook on a parameter that fully_shard has sharded never runs.
 #
 # Version: torch 2.13.0.
-# Guess before the run: register_hook on a sharded parameter is called once in a backward pass, with the
-#     gradient's shard, and its result replaces it.
+# Guess before the run: register_hook on a sharded parameter is called once in a backward pass,
+#     with the gradient's shard, and its result replaces it.
 # Seen: it is never called, whether registered before fully_shard or after. Registering succeeds.
-#     The gradient arrives as if there were no hook. register_post_accumulate_grad_hook is called. The same
-#     model in DistributedDataParallel calls the hook.
+#     The gradient arrives as if there were no hook. register_post_accumulate_grad_hook is called.
+#     The same model in DistributedDataParallel calls the hook.
 # For gyre: gyre/sharding.py must change gradients after backward or in that other hook.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -6,8 +6,8 @@
 #     Python, or raise. Published templates use them to cut a reasoning part off an answer.
 # Seen: the argument is ignored in silence. All white space goes, so code that follows the
 #     reasoning loses the indentation of its first line.
-# For gyre: formats/chat.py renders with Jinja2, as the authors of a template do. Ids of a prompt that was
-#     rendered in a browser may differ from gyre's.
+# For gyre: formats/chat.py renders with Jinja2, as the authors of a template do. Ids of a prompt
+#     that was rendered in a browser may differ from gyre's.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -25,7 +25,8 @@ cat > render.mjs <<'JAVASCRIPT'
 import { readFileSync } from "node:fs";
 import { Template } from "@huggingface/jinja";
 const cases = JSON.parse(readFileSync("cases.json", "utf-8"));
-const texts = cases.templates.map((source) => new Template(source).render({ answer: cases.answer }));
+const render = (source) => new Template(source).render({ answer: cases.answer });
+const texts = cases.templates.map(render);
 console.log(JSON.stringify(texts));
 JAVASCRIPT
 node render.mjs > javascript.json

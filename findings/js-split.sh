@@ -5,10 +5,10 @@
 # Guess before the run: both libraries are by one publisher and read one tokenizer.json. Text
 #     without special tokens gets the same ids.
 # Seen: a Split isolates its delimiter whatever its `behavior` says. "MergedWithPrevious" and
-#     "MergedWithNext" do not merge it, and "Contiguous" does not join a run of it. "Removed" removes
-#     it if the pattern is a Regex, and keeps it if it is a String. No error, no warning.
-# For gyre: what it writes (formats/gguf_tokenizers.py) has "isolated" only, which is right. The tokenizer
-#     of somebody else's model may give other ids in a browser.
+#     "MergedWithNext" do not merge it, and "Contiguous" does not join a run of it. "Removed"
+#     removes it if the pattern is a Regex, and keeps it if it is a String. No error, no warning.
+# For gyre: what it writes (formats/gguf_tokenizers.py) has "isolated" only, which is right. The
+#     tokenizer of somebody else's model may give other ids in a browser.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

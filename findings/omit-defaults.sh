@@ -4,11 +4,12 @@
 # Version: msgspec 0.22.0.
 # Guess before the run: a field is left out if its value equals the default, so equal Structs have
 #     equal JSON, and reading and writing again leaves out what is at its default.
-# Seen: the value must be the same object as the default. A decoded float, str, tuple or int of 1000
-#     is another object, so it is written; small integers, booleans and empty collections are left out.
-#     Writing what was read never gets back to "{}". msgspec.convert keeps the objects: "{}" again.
-# For gyre: plan.json of a study has omit_defaults (ablation/plan.py). Plans are compared as values,
-#     never as bytes or hashes of them.
+# Seen: the value must be the same object as the default. A decoded float, str, tuple or int of
+#     1000 is another object, so it is written; small integers, booleans and empty collections are
+#     left out. Writing what was read never gets back to "{}". msgspec.convert keeps the objects:
+#     "{}" again.
+# For gyre: plan.json of a study has omit_defaults (ablation/plan.py). Plans are compared as
+#     values, never as bytes or hashes of them.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

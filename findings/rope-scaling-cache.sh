@@ -4,8 +4,8 @@
 # Versions: transformers 5.24.0, torch 2.13.0.
 # Guess before the run: the cache saves time and changes nothing. With use_cache=False, greedy
 #     tokens of a float32 model are the same.
-# Seen: with rope_type "dynamic" and "longrope" they part soon after the original length.
-#     Both choose frequencies by the current length, and the cache holds keys that were rotated with
+# Seen: with rope_type "dynamic" and "longrope" they part soon after the original length. Both
+#     choose frequencies by the current length, and the cache holds keys that were rotated with
 #     the earlier ones. "default", "linear", "yarn" and "llama3" agree in all tokens. No warning.
 # For gyre: model/generation.py does not cache keys where "dynamic" would change their rotation. A
 #     comparison with transformers past the original length needs use_cache=False.
@@ -53,7 +53,7 @@ for rope_type, options in SCALINGS.items():
     print(f"{rope_type}: {same[rope_type]} of {N_NEW} greedy tokens are the same")
     if not equal.all():
         position = N_PROMPT + int(equal.int().argmin())
-        print(f"    the first difference is at position {position}, {position - ORIGINAL} past the end")
+        print(f"    the first difference is at position {position}; {ORIGINAL} is the original length")
 
 assert [rope_type for rope_type, n in same.items() if n == N_NEW] == [
     "default", "linear", "yarn", "llama3"]

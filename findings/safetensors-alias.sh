@@ -4,11 +4,12 @@
 # Versions: safetensors 0.8.0, torch 2.13.0.
 # Guess before the run: load_file reads a file into memory. What is written to the file afterwards
 #     does not reach the tensors.
-# Seen: the tensors are a private mapping of the file. Other values written into the file appear in
-#     them. A page that the program has changed itself no longer follows, so half of a tensor is
-#     old and half is new. backend="pread" reads into memory, and so does safetensors.numpy.
+# Seen: the tensors are a private mapping of the file. Other values written into the file appear
+#     in them. A page that the program has changed itself no longer follows, so half of a tensor
+#     is old and half is new. backend="pread" reads into memory, and so does safetensors.numpy.
 # For gyre: gyre/checkpoint.py reads with "pread", and files.py renames whole files into place.
-#     formats/tensors.py maps somebody else's file, which must not be rewritten in place meanwhile.
+#     formats/tensors.py maps somebody else's file, which must not be rewritten in place
+#     meanwhile.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

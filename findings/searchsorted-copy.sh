@@ -4,9 +4,9 @@
 # Version: numpy 2.4.6.
 # Guess before the run: searchsorted is a binary search. One key in 20 million uint32 takes about
 #     25 comparisons, and since NumPy 2 a Python integer takes the dtype of the array.
-# Seen: with the Python integer 5 the whole array is converted to int64 first: 160 MB for one lookup. A
-#     key of the array's own dtype, np.uint32(5), needs none. A file that is mapped to be
-#     read in places is read whole.
+# Seen: with the Python integer 5 the whole array is converted to int64 first: 160 MB for one
+#     lookup. A key of the array's own dtype, np.uint32(5), needs none. A file that is mapped to
+#     be read in places is read whole.
 # For gyre: keys get the dtype of the array: data/prepare.py and ablation/ngrams.py search float64
 #     and equal dtypes. Offsets in a mapped file would need np.uint32(key).
 set -euo pipefail

@@ -2,13 +2,14 @@
 # transformer-lens writes other text with its KV cache, since one minor release of transformers.
 #
 # Versions: transformer-lens 4.3.0 with transformers 5.24.0, torch 2.13.0.
-# Guess before the run: transformer-lens does not exclude transformers 5.24.0, so both work together.
-#     Greedy tokens with its cache and without it are those of the model itself.
-# Seen: logits and greedy tokens without the cache are right. With the cache, which is the default,
-#     they are wrong from the second token. transformers 5.24.0 warns that `past_key_values` of forward is
-#     now `cache`; nothing fails. With 5.23.0 all tokens are right.
-# For gyre: outside/transformer-lens.sh pins both. A single forward pass, from which activations are
-#     read, is right.
+# Guess before the run: transformer-lens does not exclude transformers 5.24.0, so both work
+#     together. Greedy tokens with its cache and without it are those of the model itself.
+# Seen: logits and greedy tokens without the cache are right. With the cache, which is the
+#     default, they are wrong from the second token. transformers 5.24.0 warns that
+#     `past_key_values` of forward is now `cache`; nothing fails. With 5.23.0 all tokens are
+#     right.
+# For gyre: outside/transformer-lens.sh pins both. A single forward pass, from which activations
+#     are read, is right.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
