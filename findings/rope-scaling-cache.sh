@@ -53,7 +53,7 @@ for rope_type, options in SCALINGS.items():
     print(f"{rope_type}: {same[rope_type]} of {N_NEW} greedy tokens are the same")
     if not equal.all():
         position = N_PROMPT + int(equal.int().argmin())
-        print(f"    the first difference is at position {position}; {ORIGINAL} is the original length")
+        print(f"    the first difference is at {position}, the original length is {ORIGINAL}")
 
 assert [rope_type for rope_type, n in same.items() if n == N_NEW] == [
     "default", "linear", "yarn", "llama3"]
