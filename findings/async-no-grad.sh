@@ -2,8 +2,8 @@
 # @torch.no_grad() does nothing on an async function.
 #
 # Version: torch 2.13.0.
-# Guess before the run: the decorator knows generators, so it knows `async def` too: gradients are
-#     off inside, or decorating raises.
+# Guess, written down after a first look: the decorator knows generators, so it knows `async def`
+#     too: gradients are off inside, or decorating raises.
 # Seen: gradients are on inside a coroutine and an asynchronous generator. The decorator turns
 #     them off only while the coroutine object is made. A plain generator is handled: off inside
 #     it, on between its values. inference_mode is the same. No warning. A `with` block inside
