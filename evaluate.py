@@ -177,7 +177,8 @@ def open_rundir_or_skip(path: str | Path) -> RunDir | None:
     try:
         return open_rundir(path)
     except UserError as error:
-        say(f"skipped: {error}")
+        hint = "; a text to measure comes after --data.files" if Path(path).is_file() else ""
+        say(f"skipped: {error}{hint}")
         return None
 
 
@@ -383,8 +384,9 @@ def list_run(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) ->
     if best:
         bits += " " if "val/eos_share" in best else "*"
     created = datetime.fromisoformat(run.record["created"]).astimezone()
+    rate = "-" if "imported" in run.manifest else f"{config.optim.lr:g}"
     return [run.path.name, name_text(run, config), config.model.position,
-            count_parameters(config), f"{config.optim.lr:g}", show_steps(run, config, points), bits,
+            count_parameters(config), rate, show_steps(run, config, points), bits,
             show(best.get("val/loss")), f"{created:%Y-%m-%d %H:%M}"]
 
 

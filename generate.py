@@ -35,7 +35,7 @@ with starting(__name__):
     from gyre.graphed import graph_batch
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
-    from gyre.rundir import is_foreign
+    from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
     from model.dropout import derive_seed
     from model.generation import Batch, Step
@@ -192,8 +192,9 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
                        weights)
         template = chat_template(trained.run.path)
         chat = read_chat(trained.run.path) if options.chat else None
+        which = name_weights(trained.run, options.checkpoint)
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
-    say(f"{trained.run.path}: {options.checkpoint} weights, "
+    say(f"{trained.run.path}: {which} weights, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
     if options.dtype == "int8":
@@ -202,6 +203,15 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
         say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
             "--chat puts them into it")
     return trained, chat
+
+
+def name_weights(run: RunDir, checkpoint: str) -> str:
+    """Return which weights of a run are read: without a `best`, its last."""
+    if "imported" in run.manifest:
+        return "imported"
+    if checkpoint == "best" and not run.checkpoints.has_best:
+        return "last"
+    return checkpoint
 
 
 def warn_if_int8_is_slow(trained: Trained, rows: int, compiled: bool) -> None:

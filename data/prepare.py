@@ -168,6 +168,7 @@ def copy_text(
     spans = array("q")
     hashes = array("Q")
     characters = 0
+    has_text = False
     whole = hashlib.sha256()
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
@@ -178,12 +179,14 @@ def copy_text(
                 digest.update(data)
                 whole.update(data)
                 characters += len(piece)
+                if not has_text:
+                    has_text = not piece.isspace()
                 file.write(data)
                 bar.update(len(data))
             if file.tell() > start:
                 spans.extend((start, file.tell()))
                 hashes.append(int.from_bytes(digest.digest()[:8]))
-    if not spans:
+    if not has_text:
         raise UserError("there is no text to prepare: every document is empty")
     counts = {"sha256": whole.hexdigest(), "documents": len(hashes), "bytes": spans[-1],
               "characters": characters}

@@ -449,7 +449,7 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
     end = optim.lr * lr_factor(optim, steps - 1, steps)
     note = (f"note: the learning rate of step {step} was {last:.2g}. With {steps} steps it goes on "
             f"at {following:.2g} and ends at {end:.2g}.")
-    if last:
+    if following > last > 0:
         note += (f" To start low instead: --branch-from {run.path} --train.steps {steps} "
                  f"--optim.lr {last:.2g}")
     say(note)

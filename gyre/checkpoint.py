@@ -209,6 +209,11 @@ class Checkpoints:
         return sorted(int(folder.name) for folder in kept if folder.name.isdecimal())
 
     @property
+    def has_best(self) -> bool:
+        """Whether there is a `best`."""
+        return (self.path / "best").exists()
+
+    @property
     def has_training(self) -> bool:
         """Whether there is a `last` or a `previous` to go on from."""
         return (self.path / "last").exists() or (self.path / "previous").exists()

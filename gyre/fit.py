@@ -96,6 +96,7 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     for layer in layers:
         reading.add(dict(flatten(layer)))
     reading.fit_warmup()
+    reading.fit_context()
     limits = make_config(*reading.kept)
     shortens_samples = reading.shortens_samples and "data.seq_len" in reading.fitted
     return Draft(reading.kept, frozenset(reading.fitted), limits, shortens_samples)
@@ -150,6 +151,13 @@ class Layers:
         if "optim.warmup_steps" in self.fitted:
             # Fewer than 0 steps are refused later, in their own name.
             self.kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
+
+    def fit_context(self) -> None:
+        """Shorten rows, whose length is chosen later, to the context of a model that is given."""
+        context = self.values["model.max_positions"]
+        too_long = context is not None and self.values["data.seq_len"] > context
+        if too_long and "data.seq_len" in self.fitted:
+            self.kept.append({"data.seq_len": context})
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:

@@ -64,7 +64,8 @@ def check_length(tokens: int, seq_len: int) -> None:
                         "tokens")
     if tokens < needed:
         raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN} times data.seq_len "
-                        f"{seq_len} need {needed}: raise --data.val_fraction or give more text")
+                        f"{seq_len} need {needed}: give a longer text with --data.files, or train "
+                        "with a larger data.val_fraction")
 
 
 def in_lengths(multiple: float) -> str:

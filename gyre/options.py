@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import glob
 import os
+import re
 import reprlib
 import shlex
 import sys
@@ -652,7 +653,7 @@ class Parser(argparse.ArgumentParser):
     def explain(self, words: list[str], unknown: list[str]) -> str:
         """Return what is wrong with the words of a command line that no option takes."""
         names = self._option_string_actions
-        misspelt = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        misspelt = [word.partition("=")[0] for word in unknown if re.match(r"-(?![\d.])", word)]
         if misspelt:
             with_hints = [f"{name}{nearest(name, names, elsewhere=True)}" for name in misspelt]
             return f"there is no option {', '.join(with_hints)}"

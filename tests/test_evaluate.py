@@ -526,7 +526,7 @@ def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatc
     monkeypatch.setattr(measure, "SPAN", 99)
     monkeypatch.setattr(measure, "measure", None)
     error = error_lines(capsys, evaluate.main, "rope", "--lengths")[-1]
-    assert "raise --data.val_fraction" in error
+    assert "with a larger data.val_fraction" in error
 
 
 def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):

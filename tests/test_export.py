@@ -208,7 +208,7 @@ def test_generate_py_prints_what_transformers_generates(which, tmp_path, capsys)
     assert exit_code(generate_command.main, *GREEDY, path) == 0
     printed = capsys.readouterr()
     assert printed.out == f"def f(x{text}\n"
-    assert f"{path}: best weights" in printed.err
+    assert f"{path}: imported weights" in printed.err
 
 
 def test_generating_from_a_folder_writes_nothing(tmp_path):

@@ -150,3 +150,10 @@ def test_minutes_and_steps_contradict_each_other():
 def test_minutes_may_stand_beside_automatic_steps():
     draft = make_draft(SMALL, {"train.minutes": 2.0, "train.steps": "auto"})
     assert "train.steps" in draft.fitted
+
+
+def test_rows_are_no_longer_than_the_context_of_a_model_that_is_given():
+    draft = make_draft({"data.seq_len": 256}, {"data.files": ["a.txt"]},
+                       {"model": {"max_positions": 128}})
+    config, _ = draft.fit(manifest(10_000_000))
+    assert config.data.seq_len == 128

@@ -315,6 +315,10 @@ def test_underscores_in_front_make_no_option():
     assert mistake("__run") == "__run is no option: did you mean --run __run or --prompt __run?"
 
 
+def test_a_negative_value_of_a_misspelt_option_is_no_option():
+    assert mistake("--rum", "-1") == "there is no option --rum (did you mean --run?)"
+
+
 def test_words_after_a_run_may_be_a_prompt():
     assert mistake("--run", "r", "def x") == "def x is no option: did you mean --prompt 'def x'?"
 
