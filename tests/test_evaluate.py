@@ -153,6 +153,13 @@ def test_a_folder_that_is_no_run_is_not_listed(listed):
     assert "notes" not in lines
 
 
+def test_a_text_in_place_of_a_run_is_said_to_belong_elsewhere(tmp_path, capsys):
+    file = tmp_path / "poem.txt"
+    file.touch()
+    assert evaluate.open_rundir_or_skip(file) is None
+    assert capsys.readouterr().err.endswith("a text to measure comes after --data.files\n")
+
+
 def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run

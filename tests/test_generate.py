@@ -5,6 +5,7 @@ import io
 import itertools
 import re
 import sys
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -86,6 +87,14 @@ def test_every_text_is_flushed_before_the_next_token(call, monkeypatch):
     assert len([text for text, _ in texts if text]) > 20
     assert all(how == {"end": "", "flush": True} for _, how in [*texts, rest])
     assert last == ("", {"flush": True})
+
+
+@pytest.mark.parametrize("manifest, has_best, name", [
+    ({}, True, "best"), ({}, False, "last"), ({"imported": {}}, True, "imported")])
+def test_the_weights_are_named_that_are_read(manifest, has_best, name):
+    checkpoints = SimpleNamespace(has_best=has_best)
+    run = SimpleNamespace(manifest=manifest, checkpoints=checkpoints)
+    assert script.name_weights(run, "best") == name
 
 
 def test_the_run_is_described_on_stderr(call):
