@@ -70,8 +70,8 @@ def compare(expected: dict[str, Any], answers: dict[str, Any]) -> str:
             differences.append(largest_difference(theirs["logits"], ours["logits"]))
         if "greedy" in theirs:
             equal.append(equal_tokens(theirs["greedy"], ours["greedy"]))
-    numbers = [" / ".join(f"{difference:.0e}" for difference in differences),
-               " / ".join(str(count) for count in equal)]
+    numbers = ["/".join(f"{difference:.0e}" for difference in differences),
+               "/".join(str(count) for count in equal)]
     cell = "; ".join(number for number in numbers if number)
     if any(difference > ANOTHER_MODEL for difference in differences):
         return f"**{cell}**"
