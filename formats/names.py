@@ -131,8 +131,11 @@ def dropped_scaling(config: ModelConfig, to: Target) -> str | None:
     if scaling is None:
         return None
     if to == "gguf":
-        return ("transformers 5.23.0 drops the scaling of a GGUF without a warning: export with "
+        return ("transformers 5.24.0 drops the scaling of a GGUF without a warning: export with "
                 "--to hf for it")
+    if scaling.type == "dynamic":
+        return ("optimum-onnx 0.1.0 drops rope_scaling.type dynamic from ONNX files, which compute "
+                "another model past the original length")
     if scaling.type == "llama3":
         return ("ctranslate2 4.8.5 drops rope_scaling.type llama3 without a warning, and computes "
                 "another model")

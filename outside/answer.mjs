@@ -3,7 +3,7 @@
 //     await answer(load, note)      writes answers.json of the current folder
 //
 // `load(folder)` returns { encode, greedy } of one of the folders that make_runs.py wrote. Both may
-// return promises. A function that a consumer does not have is left out.
+// return promises. A consumer that does not show ids has no `encode`.
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,10 +27,15 @@ export async function answer(load, note = "") {
 }
 
 async function ask(model, questions, said) {
-    said.ids = [];
-    for (const text of questions.texts) said.ids.push([...(await model.encode(text))].map(Number));
+    if (model.encode) {
+        said.ids = [];
+        for (const text of questions.texts) {
+            said.ids.push([...(await model.encode(text))].map(Number));
+        }
+    }
     for (const [length, prompt] of Object.entries(questions.prompts)) {
-        const tokens = await model.greedy(prompt, questions.new_tokens);
+        const text = questions.prompt_texts[length];
+        const tokens = await model.greedy(prompt, questions.new_tokens, text);
         said[length] = { greedy: tokens.map(Number) };
     }
 }

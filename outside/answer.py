@@ -24,8 +24,10 @@ class Model:
     encode: Callable[[str], list[int]] | None
     logits: Callable[[list[int]], Any] | None
     """From T ids to T rows of logits, in whatever kind of array."""
-    greedy: Callable[[list[int], int], list[int]] | None
+    greedy: Callable[[Any, int], list[int]] | None
     """From a prompt to so many new tokens, with the consumer's own cache."""
+    reads_text: bool = False
+    """Whether `greedy` is given the text of a prompt in place of its ids."""
 
 
 def answer(load: Callable[[Path], Model], notes: Sequence[str] = ()) -> None:
@@ -55,7 +57,8 @@ def ask(model: Model, questions: dict[str, Any], said: dict[str, Any]) -> None:
             rows = model.logits(prompt)[-questions["last"]:]
             said[length]["logits"] = [[float(logit) for logit in row] for row in rows]
         if model.greedy is not None:
-            tokens = model.greedy(prompt, questions["new_tokens"])
+            start = questions["prompt_texts"][length] if model.reads_text else prompt
+            tokens = model.greedy(start, questions["new_tokens"])
             said[length]["greedy"] = [int(token) for token in tokens]
 
 
@@ -65,16 +68,21 @@ def first_line(error: Exception) -> str:
     return lines[0]
 
 
-def transformers_model(folder: Path, change: Callable[[Any], Any] | None = None) -> Model:
+def transformers_model(folder: Path, change: Callable[[Any], Any] | None = None,
+                       gguf_file: str | None = None) -> Model:
     """Return the model of transformers, as its documentation loads it, in float32.
 
-    `change` makes another model of it, by a library that builds on transformers.
+    `change` makes another model of it, by a library that builds on transformers. With `gguf_file`
+    it is read from that file of the folder.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder / "hf")
-    model: Any = AutoModelForCausalLM.from_pretrained(folder / "hf", dtype=torch.float32)
+    source = {"pretrained_model_name_or_path": folder / "hf"}
+    if gguf_file is not None:
+        source = {"pretrained_model_name_or_path": folder, "gguf_file": gguf_file}
+    tokenizer: Any = AutoTokenizer.from_pretrained(**source)
+    model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     if change is not None:
         model = change(model)
     model.generation_config.eos_token_id = None  # as gyre was asked: go on behind an end
@@ -94,6 +102,38 @@ def transformers_model(folder: Path, change: Callable[[Any], Any] | None = None)
         return tokens[0, len(ids):].tolist()
 
     return Model(encode, logits, greedy)
+
+
+def export_logits(folder: Path) -> Any:
+    """Return what torch.export makes of the model of transformers: from ids to logits, no cache."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    class Logits(torch.nn.Module):
+        def __init__(self, model: Any):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: Any) -> Any:
+            return self.model(input_ids=ids, use_cache=False).logits
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder / "hf", dtype=torch.float32)
+    reach = model.config.max_position_embeddings
+    length = torch.export.Dim("length", min=2, max=reach)
+    example = torch.ones(1, 8, dtype=torch.long)
+    return torch.export.export(Logits(model), (example,), dynamic_shapes={"ids": {1: length}})
+
+
+def greedy_from(logits: Callable[[list[int]], Any]) -> Callable[[list[int], int], list[int]]:
+    """Return greedy generation without a cache."""
+
+    def greedy(ids: list[int], new_tokens: int) -> list[int]:
+        ids = list(ids)
+        for _ in range(new_tokens):
+            ids.append(int(logits(ids)[-1].argmax()))
+        return ids[-new_tokens:]
+
+    return greedy
 
 
 def gguf_file(folder: Path) -> str:

@@ -11,48 +11,71 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SCALINGS = ("plain", "linear", "dynamic", "yarn", "llama3")
-WIDTH = 100  # characters of a reason
+SCALINGS = ("plain", "linear", "dynamic", "yarn", "yarn-factor", "llama3")
+NOT_EXPORTED = "export.py refuses"  # what no-gguf.txt says
+ANOTHER_MODEL = 1.0  # of a logit: no rounding does this
+WIDTH = 70  # characters of a reason
 
 
 def row(expected: dict[str, Any], answers: dict[str, Any], name: str, version: str) -> str:
     """Return the row of a consumer in Markdown."""
-    asked = [kind for kind in SCALINGS if kind in expected]
-    loaded = [kind for kind in asked if "error" not in answers.get(kind, {"error": ""})]
+    asked = [kind for kind in SCALINGS if kind in expected
+             and NOT_EXPORTED not in reason(answers, kind)]
+    loaded = [kind for kind in asked if not reason(answers, kind)]
     ids = "–"
     for kind in asked:
         if "ids" in answers.get(kind, {}):
             pairs = zip(answers[kind]["ids"], expected["ids"], strict=True)
             same = sum(theirs == ours for theirs, ours in pairs)
             ids = f"{same} of {len(expected['ids'])}"
-    loads = f"{len(loaded)} of {len(asked)}"
-    if not loaded:
-        loads = compare(expected[asked[0]], answers.get(asked[0]))
-    cells = [name, version, loads, ids]
+    cells = [name, version, f"{len(loaded)} of {len(asked)}", ids]
     for kind in SCALINGS:
-        shown = kind in asked and loaded
-        cells.append(compare(expected[kind], answers.get(kind)) if shown else "–")
-    cells.append(answers.get("note", ""))
+        if kind not in asked:
+            cells.append("–")
+        elif kind not in loaded:
+            cells.append("no")
+        else:
+            cells.append(compare(expected[kind], answers[kind]))
+    notes = [answers.get("note", ""), *reasons(answers, asked)]
+    cells.append("; ".join(note for note in notes if note))
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def compare(expected: dict[str, Any], answers: dict[str, Any] | None) -> str:
-    """Return a cell: differences of logits and equal greedy tokens, or why there are none."""
-    if answers is None:
-        return "no answer: the process ended"
-    if "error" in answers:
-        return f"no: {shorten(answers['error'])}"
+def reason(answers: dict[str, Any], kind: str) -> str:
+    """Return why a model was not answered for, and nothing if it was."""
+    if kind not in answers:
+        return "the process ended"
+    return answers[kind].get("error", "")
+
+
+def reasons(answers: dict[str, Any], asked: list[str]) -> list[str]:
+    """Return every reason once, behind the models that have it."""
+    kinds: dict[str, list[str]] = {}
+    for kind in asked:
+        why = shorten(reason(answers, kind))
+        if why:
+            kinds.setdefault(why, []).append(kind)
+    return [f"{', '.join(names)}: {why}" if len(names) < len(asked) else why
+            for why, names in kinds.items()]
+
+
+def compare(expected: dict[str, Any], answers: dict[str, Any]) -> str:
+    """Return a cell: differences of logits and equal greedy tokens."""
     differences = []
     equal = []
     for length in ("short", "long"):
         ours = expected[length]
         theirs = answers.get(length, {})
         if "logits" in theirs:
-            differences.append(f"{largest_difference(theirs['logits'], ours['logits']):.0e}")
+            differences.append(largest_difference(theirs["logits"], ours["logits"]))
         if "greedy" in theirs:
-            equal.append(str(equal_tokens(theirs["greedy"], ours["greedy"])))
-    parts = [" / ".join(numbers) for numbers in (differences, equal) if numbers]
-    return "; ".join(parts) if parts else "–"
+            equal.append(equal_tokens(theirs["greedy"], ours["greedy"]))
+    numbers = ["/".join(f"{difference:.0e}" for difference in differences),
+               "/".join(str(count) for count in equal)]
+    cell = "; ".join(number for number in numbers if number)
+    if any(difference > ANOTHER_MODEL for difference in differences):
+        return f"**{cell}**"
+    return cell
 
 
 def largest_difference(theirs: list[list[float]], ours: list[list[float]]) -> float:

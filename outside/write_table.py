@@ -13,7 +13,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "interop.md"
 START = "<!-- outside/run writes from here -->\n"
 END = "<!-- outside/run writes to here -->\n"
 COLUMNS = ["consumer", "version", "loads", "ids equal", "plain", "linear", "dynamic", "yarn",
-           "llama3", "note"]
+           "yarn, own attention_factor", "llama3", "note"]
 
 
 def main(rows: str) -> None:

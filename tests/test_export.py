@@ -157,10 +157,11 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("to", "scaling", "words"), [
+    ("hf", RopeScaling("dynamic", 4.0, 16), "optimum-onnx 0.1.0 drops rope_scaling.type dynamic"),
     ("hf", RopeScaling("llama3", 4.0, 16), "ctranslate2 4.8.5 drops rope_scaling.type llama3"),
     ("hf", RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
      "mlx-lm 0.32.2 drops rope_scaling.attention_factor"),
-    ("gguf", RopeScaling("linear", 4.0, 16), "transformers 5.23.0 drops the scaling of a GGUF")])
+    ("gguf", RopeScaling("linear", 4.0, 16), "transformers 5.24.0 drops the scaling of a GGUF")])
 def test_an_export_notes_a_program_that_drops_its_scaling(to, scaling, words, tmp_path, capsys):
     run = make_run(tmp_path, rope_scaling=scaling)
     export_to(to, run.path, tmp_path / "out")
