@@ -365,10 +365,10 @@ def noise_page(noise, browser, tmp_path_factory) -> Iterator[str]:
         yield address
 
 
-def text_run(folder: Path) -> RunDir:
+def text_run(folder: Path, **sizes: int) -> RunDir:
     """A run whose greedy text has characters only: neither special tokens, nor the byte 0, nor
     bytes from 0x80 on."""
-    run = random_run(folder / "runs", "text", tie_embeddings=False)
+    run = random_run(folder / "runs", "text", tie_embeddings=False, **sizes)
     weights = run.checkpoints.load_weights()
     weights["tok_embeddings.weight"][2] = weights["tok_embeddings.weight"][40]  # EOS, in a prompt
     first_byte = 3  # behind <unk>, <s> and </s>
@@ -393,11 +393,11 @@ def test_the_page_writes_what_generate_py_writes(prompt, browser, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_of_q8_0_writes(browser, tmp_path):
-    run = make_run(tmp_path, **ROWS_OF_32)
+    run = text_run(tmp_path, **ROWS_OF_32)
     with serve(with_wllama(run, tmp_path / "out")) as address:
         open_page(browser, address, "Ready")
         assert "q8_0" in read(browser, "about")
-        assert write(browser, "def", max_tokens=20)
+        assert write(browser, "def", temperature=0, max_tokens=20)
 
 
 @pytest.mark.slow
@@ -431,7 +431,7 @@ def test_stop_stops_wllama(browser, noise_page):
     wait_for(lambda: read(browser, "written") != "")
     click(browser, "stop")
     wait_for(lambda: read(browser, "state") in ("Stopped", "Done"))
-    assert write(browser, PROMPT, max_tokens=5)
+    assert write(browser, PROMPT, temperature=0, max_tokens=5)
 
 
 @pytest.mark.slow
@@ -443,4 +443,4 @@ def test_an_old_browser_has_a_wllama_of_its_own(browser, noise_page):
     browser.call("Page.removeScriptToEvaluateOnNewDocument", **script)
     loaded = browser.run("performance.getEntriesByType('resource').map(entry => entry.name)")
     assert f"{noise_page}/wllama-compat/wasm/wllama.js" in loaded
-    assert write(browser, PROMPT, max_tokens=5)
+    assert write(browser, PROMPT, temperature=0, max_tokens=5)
