@@ -426,6 +426,7 @@ def test_a_prompt_longer_than_the_context_is_an_error(browser, noise_page):
 @pytest.mark.slow
 def test_stop_stops_wllama(browser, noise_page):
     open_page(browser, noise_page, "Ready")
+    type_in(browser, "temperature", 0)
     type_in(browser, "max-tokens", 120)
     click(browser, "write")
     wait_for(lambda: read(browser, "written") != "")
