@@ -63,39 +63,60 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     compiling = torch.compiler.is_compiling()
     if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED[device]:
         return linear_by_sums
-    if (
-        _uses_onednn
-        and device == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
-        # The operator defines `backward` only; other derivatives would silently be 0.
-        and (compiling or torch.autograd.forward_ad._current_level < 0)
-        and (compiling or torch._C._functorch.peek_interpreter_stack() is None)
-    ):
+    if _uses_onednn and device == "cpu" and suits_onednn(x, weight):
         return onednn_product
     return None
 
 
+def suits_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Return whether oneDNN's operator can compute this product, and is worth it."""
+    if x.dtype != torch.float32 or weight.dtype != torch.float32:
+        return False
+    if math.prod(x.shape[:-1]) < MIN_ONEDNN_TOKENS:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    # The operator defines `backward` only; other derivatives would silently be 0.
+    if torch.autograd.forward_ad._current_level >= 0:
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None
+
+
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for these operands, or None."""
-    compiling = torch.compiler.is_compiling()
-    training = torch.is_grad_enabled()
-    on_cpu = xq.device.type == "cpu"
-    if mask is not None:
-        decoding = xq.shape[2] == 1 and not training and mask.dtype == xq.dtype
-        if decoding and xq.device.type == "cuda":
-            few = len(xq) <= MAX_SUMMED["cuda"]
-            return attend_by_sums if compiling and few else attend_by_scores
-        return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
     if xq.shape[2] == 1:
-        return attend_by_sums if compiling and on_cpu and not training else attend_one_query
+        form = choose_for_one_query(xq, mask)
+    else:
+        form = choose_for_many_queries(xq, mask)
+    if form is None and lacks_fused_kernel(xq, xk, mask):
+        return attend_repeated_heads
+    return form
+
+
+def choose_for_one_query(xq: Tensor, mask: Tensor | None) -> Form | None:
+    """Return the faster form of `attend` for one query (T == 1), or None."""
+    generating = not torch.is_grad_enabled()
+    compiling = torch.compiler.is_compiling()
+    device = xq.device.type
+    if mask is None:
+        fuses = compiling and generating and device == "cpu"
+        return attend_by_sums if fuses else attend_one_query
+    if not generating or device != "cuda" or mask.dtype != xq.dtype:
+        return None
+    few = len(xq) <= MAX_SUMMED["cuda"]
+    return attend_by_sums if compiling and few else attend_by_scores
+
+
+def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
+    """Return the faster form of `attend` for several queries, or None."""
+    training = torch.is_grad_enabled()
+    if mask is not None or not training or xq.device.type != "cpu" or xq.dtype != torch.bfloat16:
+        return None
     # With instructions for bfloat16, matrix products take half to three quarters of the time of the
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
     # `auto` trains in float32 there. In long rows, eager products keep too many scores in memory.
-    short = compiling or xq.shape[2] <= EAGER_MAX_QUERIES
-    if on_cpu and xq.dtype == torch.bfloat16 and training and short:
-        return attend_by_products
-    return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
+    short = torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES
+    return attend_by_products if short else None
 
 
 def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
