@@ -84,10 +84,8 @@ def suits_onednn(x: Tensor, weight: Tensor) -> bool:
 
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for these operands, or None."""
-    if xq.shape[2] == 1:
-        form = choose_for_one_query(xq, mask)
-    else:
-        form = choose_for_many_queries(xq, mask)
+    choose = choose_for_one_query if xq.shape[2] == 1 else choose_for_many_queries
+    form = choose(xq, mask)
     if form is None and lacks_fused_kernel(xq, xk, mask):
         return attend_repeated_heads
     return form
