@@ -190,8 +190,8 @@ class DecodingBlock:
         encoding = model.position
         self.step = step
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.next_start = -1
-        """What `position` holds after the next run."""
+        self.start = -1
+        """What `position` holds."""
         self.position = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=keys.device)
         self.indices = torch.arange(n_keys, device=keys.device)
@@ -214,9 +214,9 @@ class DecodingBlock:
     def fill(self, tokens: Tensor, start: int) -> None:
         """Set what the step reads to tokens (B, 1) at position `start`."""
         model = self.step.model
-        if self.next_start != start:
+        if self.start != start:
             self.position.fill_(start)
-        self.next_start = start + 1
+        self.start = start
         if self.embedded is None:
             self.tokens.copy_(tokens)
         else:
@@ -262,6 +262,7 @@ class DecodingBlock:
             self.compute()
         else:
             self.graph.replay()
+        self.start += 1
 
 
 def mark_lengths(indices: Tensor, caches: list[LayerCache]) -> None:

@@ -103,6 +103,21 @@ def test_there_is_a_block_for_every_eight_keys_and_the_last_is_shorter():
 
 
 @torch.inference_mode()
+def test_a_step_that_was_filled_and_not_run_is_filled_anew():
+    """As recording does: it fills a step, and a text may begin one token later."""
+    model = sharp_model(n_layers=1)
+    tokens = random_tokens(7).view(1, -1)
+    step = GraphedStep(model, filled_cache(model, tokens[:, :4]), recorded=False)
+    block = step.find_block(4)
+    block.fill(tokens[:, :1], 4)
+    block.fill(tokens[:, :1], 5)
+    assert block.position.tolist() == [5]
+    block.run()
+    assert block.position.tolist() == [6]
+    assert block.start == 6
+
+
+@torch.inference_mode()
 def test_a_full_cache_is_an_error():
     model = sharp_model(n_layers=1)
     tokens = random_tokens(CAPACITY).view(1, -1)
