@@ -6,6 +6,8 @@ there are, in whatever groups, and however often a run is stopped and resumed by
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +36,7 @@ from gyre.parallel import World
 from gyre.rundir import RunDir
 from gyre.sharding import Sharded
 from gyre.signals import StopSignal
-from gyre.step import token_losses, train_step
+from gyre.step import Setup, token_losses, train_step
 from model.transformer import Transformer
 
 # 27 rows in micro-batches of 6: of four processes, one has fewer of them.
@@ -195,50 +197,47 @@ def test_a_launch_that_cannot_work_is_refused(
     assert words in error_lines(capfd, train.main, *tiny_argv(workdir, *option.split()))[-1]
 
 
-def test_one_shard_is_trained_as_the_whole_model_is(workdir):
-    """FSDP in one process: first weights, steps, the norm that is clipped, and the loss of val."""
-    whole = build_setup(workdir, *RAGGED, "--optim.grad_clip", "0.5")
+@contextmanager
+def one_shard(whole: Setup) -> Iterator[Setup]:
+    """The same training, with the model sharded by FSDP in one process."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         sharding = Sharded(whole.world, 1)
-        model, module = sharding.wrap(
-            whole.config.model, partial(Transformer.draw_matrices, seed=whole.config.seed),
-            compiled=False)
-        sharded = replace(whole, parallelism=sharding, model=model, module=module,
-                          optimizers=Optimizers(model, whole.config.optim, torch.float32))
-        for step in range(3):
-            expected = train_step(whole, step)
-            result = train_step(sharded, step)
-            assert result.loss == pytest.approx(expected.loss, rel=1e-6)
-            assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
-            assert sharding.is_finite(model)
-        with sharding.gather(model):
+        initial = partial(Transformer.draw_matrices, seed=whole.config.seed)
+        model, module = sharding.wrap(whole.config.model, initial, compiled=False)
+        yield replace(whole, parallelism=sharding, model=model, module=module,
+                      optimizers=Optimizers(model, whole.config.optim, torch.float32))
+    finally:
+        dist.destroy_process_group()
+
+
+def assert_same_steps(sharded: Setup, whole: Setup) -> None:
+    """Three steps have the same loss and norm."""
+    for step in range(3):
+        expected = train_step(whole, step)
+        result = train_step(sharded, step)
+        assert result.loss == pytest.approx(expected.loss, rel=1e-6)
+        assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
+
+
+def test_one_shard_is_trained_as_the_whole_model_is(workdir):
+    """First weights, steps, the norm that is clipped, and the loss of val."""
+    whole = build_setup(workdir, *RAGGED, "--optim.grad_clip", "0.5")
+    with one_shard(whole) as sharded:
+        assert_same_steps(sharded, whole)
+        assert sharded.parallelism.is_finite(sharded.model)
+        with sharded.parallelism.gather(sharded.model):
             losses = [[*token_losses(setup.model, setup.val_data, 5, setup.compute)]
                       for setup in (sharded, whole)]
         torch.testing.assert_close(*losses)
-    finally:
-        dist.destroy_process_group()
 
 
 def test_a_shard_computes_its_blocks_again(workdir):
     """The weights of a block are gathered for it, and steps are those of the whole model."""
     whole = build_setup(workdir, *RAGGED)
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        sharding = Sharded(whole.world, 1)
-        model, module = sharding.wrap(
-            whole.config.model, partial(Transformer.draw_matrices, seed=whole.config.seed),
-            compiled=False)
-        model.checkpoint_blocks = True
-        sharded = replace(whole, parallelism=sharding, model=model, module=module,
-                          optimizers=Optimizers(model, whole.config.optim, torch.float32))
-        for step in range(3):
-            expected = train_step(whole, step)
-            result = train_step(sharded, step)
-            assert result.loss == pytest.approx(expected.loss, rel=1e-6)
-            assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
-    finally:
-        dist.destroy_process_group()
+    with one_shard(whole) as sharded:
+        sharded.model.checkpoint_blocks = True
+        assert_same_steps(sharded, whole)
 
 
 @pytest.mark.parametrize("device, backend, card", [
