@@ -339,7 +339,7 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
         write(tmp_path / name, "x")
     write(tmp_path / "program", b"\x7fELF\0\0")
     read(tmp_path)
-    left_out = "(left out: 2 .png, 1 .json, 1 without a suffix)"
+    left_out = "(left out: 2 .png, 1 without a suffix, 1 .json)"
     assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
 
 
