@@ -60,8 +60,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs an NVIDIA GPU")
 
 
+MEMORY = Path("/dev/shm")
+"""A file system in memory, on Linux. Removing the files of all tests takes seconds on a disk."""
+ROOM_FOR_TESTS = 8 << 30
+"""Free bytes of MEMORY from which on temporary folders are made there."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `pytest -m cuda` see the GPUs, which CUDA asks for when it is first used."""
+    """Make temporary folders in memory, and let `pytest -m cuda` see the GPUs.
+
+    CUDA asks which GPUs are visible when it is first used.
+    """
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_FOR_TESTS:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if selects_cuda(config.option.markexpr):
         del os.environ["CUDA_VISIBLE_DEVICES"]
         if clean_environment.VISIBLE_GPUS is not None:
