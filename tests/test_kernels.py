@@ -73,6 +73,16 @@ def test_values_may_be_narrower_than_keys(form, length):
                         (2, 2, n_keys, 8))
 
 
+def test_narrower_values_keep_the_fused_kernel():
+    """It refuses values of another width than that of queries and keys."""
+    xq = randn(2, 6, 31, 16)
+    xk = randn(2, 2, 31, 16, seed=1)
+    xv = randn(2, 2, 31, 8, seed=2)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        found = plain_attend(xq, xk, xv)
+    torch.testing.assert_close(found, attend_by_definition(xq, xk, xv))
+
+
 @pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_by_scores])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("heads", [1, 6])  # one mask for all heads, or one for each
