@@ -59,6 +59,7 @@ with starting(__name__):
     from gyre.step import summed_loss
     from model import kernels
     from model.config import ModelConfig
+    from model.encodings import key_dim
     from model.generation import Batch, Step, next_logits
     from model.int8 import int8_tensors, to_int8
     from model.sampling import Sampling
@@ -516,7 +517,7 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
         if peer != "llama.cpp":
-            limit = flops[str(dtype)] / model.flops_per_token(length)
+            limit = flops[str(dtype)] / model.flops_per_token(length, key_dim(model))
             title = f"training, {rows} x {length}"
             figures["training"] = measure(training_pace, title, settings, rows * length, limit,
                                           repeats, training_step, rows, length, on_cuda)
@@ -574,17 +575,19 @@ def count_prefill_flops(config: ModelConfig, length: int) -> float:
     """Return the FLOP of the prefill of a prompt: a forward pass, which is a third of a training
     step. Only the last token needs logits, and wo, the feed-forward and the scores of the last
     block."""
-    forward = config.flops_per_token(length) / 3 * length
+    forward = config.flops_per_token(length, key_dim(config)) / 3 * length
     heads = config.n_heads * config.head_dim
     weights = (heads + 3 * config.hidden_dim + config.vocab_size) * config.dim
-    last = 2 * weights + 2 * 2 * length * heads  # of each token but the last
+    compared = config.n_heads * key_dim(config)
+    last = 2 * weights + 2 * length * (compared + heads)  # of each token but the last
     return forward - (length - 1) * last
 
 
 def count_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:
     """Return the bytes that a decoding step has to read: every matrix that is in a product once,
     and a cache of `length` tokens for every row."""
-    cache = rows * length * 2 * config.n_layers * config.n_kv_heads * config.head_dim
+    width = key_dim(config) + config.head_dim
+    cache = rows * length * config.n_layers * config.n_kv_heads * width
     return dtype.itemsize * (config.matrix_parameters + cache)
 
 

@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sentencepiece
 
@@ -89,8 +90,12 @@ def split_at_others(sentences: Iterable[str], characters: Iterable[str]) -> list
     return parts
 
 
-def train(sentences: Sequence[str], vocab_size: int, character_coverage: float = 0.9995) -> bytes:
-    """Return what sentencepiece learns. Raises the errors above instead of sentencepiece's."""
+def train(sentences: Sequence[str], vocab_size: int, **options: Any) -> bytes:
+    """Return what sentencepiece learns. Raises the errors above instead of sentencepiece's.
+
+    An option that is given is written into the file, also if its value is the default. So those
+    that have the default are left out: studies compare the file's hash with that in their plan.
+    """
     # sentencepiece strips line ends, and refuses a text of which nothing is left.
     sentences = [sentence for sentence in sentences if sentence.strip("\r\n")] or [" "]
     model = io.BytesIO()
@@ -98,7 +103,6 @@ def train(sentences: Sequence[str], vocab_size: int, character_coverage: float =
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences), model_writer=model,
             model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
-            character_coverage=character_coverage,
             normalization_rule_name="identity", add_dummy_prefix=False,
             remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
             allow_whitespace_only_pieces=True,  # indentation is one piece
@@ -106,6 +110,7 @@ def train(sentences: Sequence[str], vocab_size: int, character_coverage: float =
             max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
             num_threads=2,  # written into the file: the machine's own number would change it
             minloglevel=3,
+            **options,
         )
     except (RuntimeError, ValueError) as error:
         message = first_line(error)

@@ -31,6 +31,7 @@ from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss, train_step
 from model import kernels
+from model.encodings import key_dim
 from model.transformer import Transformer
 
 # Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
@@ -130,7 +131,7 @@ def check_fits(config: Config, world: World, logit_bytes: int) -> None:
     # counted.
     size = 12 * config.model.matrix_parameters // shards
     size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
-    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table, or less
+    size += 4 * config.model.max_positions * key_dim(config.model)  # RoPE's table, or less
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 

@@ -118,10 +118,11 @@ class ModelConfig:
     rope_scaling is meant for; data.seq_len for learned positions."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi or none; for experiments sin_qk,
-    sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned or
-    sin_qk_aligned; or one of your own."""
+    sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned,
+    sin_qk_aligned, pope, pope_nophase, partial_25, partial_10, rope_sin_qk or sin_qk_rope_last; or
+    one of your own."""
     theta: Annotated[float, Range(gt=1)] = 10000.0
-    """Base of the wavelengths (rope, sinusoidal)."""
+    """Base of the wavelengths (all that rotate, and sinusoids)."""
     partial: Annotated[float, Range(ge=0, le=1)] = 1.0
     """Fraction of the channel pairs that turn, the fastest ones (rope): p-RoPE."""
     rope_scaling: RopeScaling | None = None
@@ -159,12 +160,14 @@ class ModelConfig:
         rows = self.n_layers * (attention + 3 * self.hidden_dim) + self.vocab_size
         return rows * self.dim
 
-    def flops_per_token(self, seq_len: int) -> int:
+    def flops_per_token(self, seq_len: int, key_dim: int | None = None) -> int:
         """FLOPs of a training step, forward and backward, per token of a row of T = seq_len.
 
-        6 for every weight in a matrix product, and 12 T n_layers n_heads head_dim for scores and
-        values. The causal mask does not halve these. (Chowdhery et al. 2022, arXiv:2204.02311,
-        appendix B)
+        6 for every weight in a matrix product, and 6 T n_layers n_heads head_dim each for scores
+        and values. The causal mask does not halve these. (Chowdhery et al. 2022, arXiv:2204.02311,
+        appendix B) Keys may have another width than values, `key_dim` of model/encodings.py.
         """
-        attention = 12 * seq_len * self.n_layers * self.n_heads * self.head_dim
+        if key_dim is None:
+            key_dim = self.head_dim
+        attention = 6 * seq_len * self.n_layers * self.n_heads * (key_dim + self.head_dim)
         return 6 * self.matrix_parameters + attention

@@ -3,6 +3,8 @@
 Most of the others add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and
 keys and of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
 arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
+
+Shapes are those of model/position.py.
 """
 
 import math
@@ -10,11 +12,13 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.position import ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
+from model.rope import precompute_freqs_cis
 
 
 class AddedRows(PositionEncoding):
@@ -100,14 +104,19 @@ class LearnedQK(AddedRows):
         return self.weight[layer] / INIT_STD
 
 
+def leave_unrotated(layer: nn.Module) -> None:
+    """Let a layer run without freqs_cis, its second input."""
+    layer.register_forward_pre_hook(lambda _, inputs: (inputs[0], None, *inputs[2:]))
+
+
 class RoPEFirst(RoPE):
     """RoPE in the first layer only."""
 
     options = ("theta",)
 
     def attach(self, model: Any) -> None:
-        for layer in model.layers[1:]:  # without freqs_cis, the second input
-            layer.register_forward_pre_hook(lambda _, inputs: (inputs[0], None, *inputs[2:]))
+        for layer in model.layers[1:]:
+            leave_unrotated(layer)
 
 
 class RoPEScaled(RoPE):
@@ -121,6 +130,131 @@ class RoPEScaled(RoPE):
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         return self.embedding_scale * h
+
+
+class PartialRoPE25(RoPE):
+    """RoPE of a quarter of the channels, the first ones, as if a head had no others.
+
+    Their frequencies are those of RoPE for a head of so many channels, theta^(-2j/R) for R of them,
+    unlike with `model.partial`, which keeps the fastest ones of all D. R is the even number that is
+    nearest to the share. (Khan et al. 2026, arXiv:2603.11611, section 3 and table 1)
+    """
+
+    options = ("theta",)
+    share = 0.25
+
+    def precompute(self, end: int) -> Tensor:
+        head_dim = self.config.head_dim
+        rotated_pairs = max(1, round(self.share * head_dim / 2))
+        rotations = precompute_freqs_cis(2 * rotated_pairs, end, self.config.theta)
+        still = rotations.new_ones(end, head_dim // 2 - rotated_pairs)
+        return torch.view_as_real(torch.cat((rotations, still), dim=1))
+
+
+class PartialRoPE10(PartialRoPE25):
+    """The same with a tenth of the channels."""
+
+    share = 0.1
+
+
+class RoPESinusoidalQK(SinusoidalQK):
+    """RoPE, and sinusoids added to what queries and keys are made of, in every layer."""
+
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
+        RoPE.check(config)
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.dim = config.dim
+        rotations = precompute_freqs_cis(config.head_dim, config.max_positions, config.theta)
+        rotations = torch.view_as_real(rotations).flatten(1)
+        self.table = torch.cat((self.table, rotations), dim=1)  # (positions, C + D)
+
+    def rows(self, layer: int) -> Tensor:
+        return self.table[:, : self.dim]
+
+    def freqs_cis(self, start: int, stop: int) -> Tensor:
+        rotations = self.table[start:stop, self.dim :]
+        return rotations.contiguous().unflatten(-1, (-1, 2))
+
+
+class SinusoidalQKRoPELast(RoPESinusoidalQK):
+    """Sinusoids at queries and keys in every layer, and RoPE in the last layer only."""
+
+    def attach(self, model: Any) -> None:
+        super().attach(model)
+        for layer in model.layers[:-1]:
+            leave_unrotated(layer)
+
+
+class PoPEWithoutPhases(PositionEncoding):
+    """Polar positions: the magnitude of a channel says what, and its angle says where.
+
+    Channel c of the query at t is a complex number of magnitude mu = softplus(q_c) and angle
+    t theta_c, with theta_c = theta^(-c/D) for c = 0 .. D-1, and the same for the key at n. Their
+    score is the sum over c of mu_q mu_k cos((n - t) theta_c), over sqrt(D). As real numbers, it is
+    the product of [mu cos, mu sin], vectors of twice the width.
+    (Gopalakrishnan et al. 2025, arXiv:2509.10534, equations 3 to 8)
+    """
+
+    options = ("theta",)
+    key_width_factor = 2
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        # RoPE of twice as many channels has D pairs, with these frequencies.
+        rotations = precompute_freqs_cis(2 * config.head_dim, config.max_positions, config.theta)
+        self.table = torch.view_as_real(rotations)
+
+    def freqs_cis(self, start: int, stop: int) -> Tensor:
+        """Return (T, D, 2), the cosine and the sine of each channel's angle."""
+        return self.table[start:stop]
+
+    def attach(self, model: Any) -> None:
+        for layer in model.layers:
+            layer.attention.rotate = partial(self.rotate, layer.attention.layer)
+
+    def rotate(
+        self, layer: int, xq: Tensor, xk: Tensor, freqs_cis: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Turn xq (B, T, H, D) and xk (B, T, H_kv, D) into (B, T, H, 2D) and (B, T, H_kv, 2D)."""
+        cos, sin = freqs_cis[:, None].unbind(-1)  # (T, 1, D) each
+        # Attention divides scores by the root of the width, which is 2D, and not D.
+        xq_out = math.sqrt(2) * make_polar(xq, cos, sin)
+        xk_out = make_polar(xk, *self.turn_keys(layer, cos, sin))
+        return xq_out.type_as(xq), xk_out.type_as(xk)
+
+    def turn_keys(self, layer: int, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine (T, 1 or H_kv, D) of the angles of keys, from those of queries."""
+        return cos, sin
+
+
+def make_polar(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return [mu cos, mu sin], float32 (..., 2D), where mu is softplus(x) for x (..., D)."""
+    magnitudes = F.softplus(x.float())
+    return torch.cat((magnitudes * cos, magnitudes * sin), dim=-1)
+
+
+class PoPE(PoPEWithoutPhases):
+    """Polar positions whose keys have learned phases too: cos((n - t) theta_c + delta_c).
+
+    Each layer, key head and channel has a delta, which is clamped to -2 pi .. 0 and starts at 0,
+    the paper's choice for texts longer than the training rows. What training moves out of these
+    bounds has no gradient any more.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.shape = (config.n_layers, config.n_kv_heads, config.head_dim)
+        # In one dimension, because matrices are drawn at random.
+        self.phases = nn.Parameter(torch.zeros(math.prod(self.shape)))
+
+    def turn_keys(self, layer: int, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        delta = self.phases.view(self.shape)[layer].clamp(-2 * math.pi, 0)  # (H_kv, D)
+        cos_delta = delta.cos()
+        sin_delta = delta.sin()
+        return cos * cos_delta - sin * sin_delta, sin * cos_delta + cos * sin_delta
 
 
 class Aligned(PositionEncoding):
@@ -162,7 +296,18 @@ POSITIONS: dict[str, type[PositionEncoding]] = {
     "rope_sinscale": RoPEScaled,
     "sin_aligned": SinusoidalAligned,
     "sin_qk_aligned": SinusoidalQKAligned,
+    "pope": PoPE,
+    "pope_nophase": PoPEWithoutPhases,
+    "partial_25": PartialRoPE25,
+    "partial_10": PartialRoPE10,
+    "rope_sin_qk": RoPESinusoidalQK,
+    "sin_qk_rope_last": SinusoidalQKRoPELast,
 }
+
+
+def key_dim(config: ModelConfig) -> int:
+    """Return the width of the queries and keys that attention compares, and that are cached."""
+    return POSITIONS[config.position].key_width_factor * config.head_dim
 
 
 def check_position(config: ModelConfig) -> None:

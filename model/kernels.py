@@ -326,7 +326,7 @@ def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = Non
         w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
         v = xv[:, :, None, :cut].unflatten(3, (PARTS - 1, -1))
         out = out + (w[..., None] * v).sum(-2).sum(-2)
-    return out.view(B, H, 1, D).type_as(xq)
+    return out.view(B, H, 1, -1).type_as(xq)
 
 
 def group_mask(mask: Tensor, n_kv_heads: int) -> Tensor:
@@ -347,7 +347,7 @@ def attend_by_scores(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor) -> Tensor
     scores = float32_product(q, xk.flatten(0, 1).mT).view(B, xk.shape[1], -1, xk.shape[2])
     scores = torch.add(group_mask(mask, xk.shape[1]), scores, alpha=D**-0.5)
     weights = scores.softmax(-1).to(xv.dtype)  # (B, H_kv, H / H_kv, S)
-    return (weights.flatten(0, 1) @ xv.flatten(0, 1)).view(B, H, 1, D)
+    return (weights.flatten(0, 1) @ xv.flatten(0, 1)).view(B, H, 1, -1)
 
 
 def float32_product(x: Tensor, y: Tensor) -> Tensor:
@@ -414,6 +414,7 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
     """
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
+    D_v = xv.shape[-1]
     size = max(MIN_QUERY_BLOCK, math.ceil(T / MAX_QUERY_BLOCKS))
     blocks = []
     for start in range(0, T, size):
@@ -423,7 +424,7 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
         causal = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)
         scores = torch.add(causal, scores, alpha=D**-0.5)  # in float32, like `causal`
         weights = torch.softmax(scores, -1).to(xv.dtype)
-        blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D))
+        blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D_v))
     return torch.cat(blocks, dim=2)
 
 

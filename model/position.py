@@ -45,6 +45,7 @@ class PositionEncoding(nn.Module):
     extrapolates = True  # False: positions beyond the training length have no meaning
     cache_limit: float = math.inf  # in a longer text, cached keys are invalid
     embedding_std = INIT_STD  # standard deviation of the token embeddings at the start
+    key_width_factor = 1  # width of the queries and keys that attention compares, over head_dim
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -72,8 +73,8 @@ class PositionEncoding(nn.Module):
     def freqs_cis(self, start: int, stop: int) -> Tensor | None:
         """Return the rotations of positions start .. stop-1 in a text of `stop` tokens.
 
-        They are (T, D/2, 2), complex numbers as pairs of real ones. None means that queries and
-        keys are not rotated.
+        They are (T, D/2, 2), complex numbers as pairs of real ones, unless `attach` gives attention
+        a `rotate` of its own. None means that queries and keys are not rotated.
         """
         return None
 

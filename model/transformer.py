@@ -9,7 +9,7 @@ B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C 
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.dropout import Drop, derive_seed, make_dropout
-from model.encodings import POSITIONS, check_position
+from model.encodings import POSITIONS, check_position, key_dim
 from model.kernels import or_faster
 from model.position import Mask
 from model.rope import apply_rotary_emb
@@ -43,7 +43,12 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D) -> (B, H, T, D).
 
     Without a mask, attention is causal. T must then be S, or 1: a single query sees all keys.
+    Values may be narrower than queries and keys.
     """
+    width = xv.shape[-1]
+    if width < xq.shape[-1]:  # fused kernels of one width for all use less time and memory
+        padded = F.pad(xv, (0, xq.shape[-1] - width))
+        return attend(xq, xk, padded, mask)[..., :width]
     gqa = xq.shape[1] != xk.shape[1]
     # A bool even where sizes are symbols, in a compiled prefill.
     causal = bool(mask is None and xq.shape[2] > 1)
@@ -66,6 +71,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 class KVCache:
     """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
 
+    Keys are as wide as the encoding makes them, see `key_dim`.
+
     The keys of a head are adjacent in memory, because attention reads one head after the other.
     `length` is the number of tokens held. `Transformer.hidden_states` advances it after all layers
     have written. It is a Python int, because reading a tensor would wait for the device.
@@ -75,10 +82,11 @@ class KVCache:
         self, config: ModelConfig, batch_size: int, max_length: int,
         device: torch.device | str | None = None, dtype: torch.dtype = torch.float32,
     ):
-        shape = (batch_size, config.n_kv_heads, max_length, config.head_dim)
+        shape = (batch_size, config.n_kv_heads, max_length)
         layers = range(config.n_layers)
-        self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
-        self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.keys = [torch.empty(*shape, key_dim(config), **options) for _ in layers]
+        self.values = [torch.empty(*shape, config.head_dim, **options) for _ in layers]
         self.length = 0
 
     def every(self, samples: int) -> "KVCache":
@@ -143,6 +151,8 @@ class Attention(nn.Module):
         super().__init__()
         self.layer = layer
         self.head_dim = config.head_dim
+        self.rotate: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = apply_rotary_emb
+        """Rotates queries and keys; an encoding may put another function in its place."""
         self.wq = Linear(config.dim, config.n_heads * config.head_dim, bias=False)
         self.wk = Linear(config.dim, config.n_kv_heads * config.head_dim, bias=False)
         self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim, bias=False)
@@ -160,7 +170,7 @@ class Attention(nn.Module):
         xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
-            xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
+            xq, xk = self.rotate(xq, xk, freqs_cis)
         xq = xq.transpose(1, 2)  # (B, H, T, D)
         xk = xk.transpose(1, 2)  # (B, H_kv, T, D)
         xv = xv.transpose(1, 2)

@@ -15,6 +15,7 @@ from conftest import CPU, error_lines, model_config, parse_config
 import bench
 from files import read_json
 from model.config import ModelConfig
+from model.encodings import key_dim
 
 TINY = """
 model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_heads: 1, hidden_dim: 64, max_positions: 8}
@@ -136,6 +137,19 @@ def test_32_rows_read_the_weights_once_and_32_caches(tied):
     caches = 32 * 2.5 * 2 * 3 * 16
     read = bench.count_bytes(model_config(tie_embeddings=tied), 32, 2.5, torch.bfloat16)
     assert read == 2 * (weights + caches)
+
+
+def test_wider_keys_are_counted_where_they_are_read():
+    """PoPE's keys have 2 x 16 numbers a token and layer, and its values 16."""
+    weights = 97 * 48 + 3 * (2 * 48 * 48 + 2 * 48 * 16 + 3 * 48 * 80)
+    read = bench.count_bytes(model_config(position="pope"), 32, 2.5, torch.bfloat16)
+    assert read == 2 * (weights + 32 * 2.5 * 3 * (32 + 16))
+
+
+def test_wider_keys_are_counted_where_they_are_compared():
+    """3 layers, 6 heads, 8 channels: PoPE's 16 instead of 8 cost 6 x 20 x 3 x 6 x 8 more."""
+    pope = model_config(position="pope")
+    assert pope.flops_per_token(20, key_dim(pope)) == pope.flops_per_token(20) + 17280
 
 
 @pytest.mark.slow

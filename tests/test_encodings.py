@@ -20,14 +20,15 @@ from torch import Tensor, nn
 import evaluate
 import generate
 import train
+from errors import UserError
 from model.config import INIT_STD
-from model.encodings import POSITIONS
+from model.encodings import POSITIONS, PoPE
 from model.position import sinusoid
-from model.transformer import Transformer
+from model.transformer import KVCache, Transformer
 
 TOKENS = torch.arange(14).view(2, 7)
 ABSOLUTE = ("sinusoidal", "learned", "sin_qk", "sin_qk_first", "sin_qkv", "sin_residual",
-            "learned_qk", "sin_aligned", "sin_qk_aligned")
+            "learned_qk", "sin_aligned", "sin_qk_aligned", "rope_sin_qk", "sin_qk_rope_last")
 
 
 # --- by the commands ---
@@ -62,7 +63,8 @@ def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
     error = error_lines(capsys, train.main, "--model.position", "rop")[-1]
     assert error == ("error: model.position must be one of rope, sinusoidal, learned, alibi, none, "
                      "sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, "
-                     "rope_sinscale, sin_aligned, sin_qk_aligned, not rop")
+                     "rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, "
+                     "partial_25, partial_10, rope_sin_qk, sin_qk_rope_last, not rop")
 
 
 # --- every encoding ---
@@ -72,7 +74,7 @@ def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
 def test_checkpoints_hold_no_table(position):
     model = random_model(position=position)
     stored = {name for name in model.state_dict() if name.startswith("position.")}
-    assert stored <= {"position.alpha", "position.weight"}
+    assert stored <= {"position.alpha", "position.weight", "position.phases"}
     assert not list(model.named_buffers())
 
 
@@ -176,6 +178,8 @@ def assert_rows(added: Tensor, rows: Tensor) -> None:
 
 @pytest.mark.parametrize("position, places", [
     ("sin_qk", {(0, "wq"), (0, "wk"), (1, "wq"), (1, "wk"), (2, "wq"), (2, "wk")}),
+    ("rope_sin_qk", {(0, "wq"), (0, "wk"), (1, "wq"), (1, "wk"), (2, "wq"), (2, "wk")}),
+    ("sin_qk_rope_last", {(0, "wq"), (0, "wk"), (1, "wq"), (1, "wk"), (2, "wq"), (2, "wk")}),
     ("sin_qk_first", {(0, "wq"), (0, "wk")}),
     ("sin_qkv", {(0, "wq"), (0, "wk"), (0, "wv"), (1, "wq"), (1, "wk"), (1, "wv"),
                  (2, "wq"), (2, "wk"), (2, "wv")})])
@@ -227,6 +231,49 @@ def test_rope_first_turns_no_other_layer():
     assert inputs["layers.2.attention"][1] is None
 
 
+def test_rope_beside_sinusoids_turns_every_layer_as_rope_does():
+    inputs, _ = watch(random_model(position="rope_sin_qk"))
+    expected = random_model().position.freqs_cis(5, 12)
+    for layer in range(3):
+        assert torch.equal(inputs[f"layers.{layer}.attention"][1], expected)
+
+
+def test_sinusoids_of_odd_width_stand_beside_rope():
+    model = random_model(position="rope_sin_qk", dim=49, head_dim=8)
+    assert torch.equal(model.position.freqs_cis(5, 12), random_model().position.freqs_cis(5, 12))
+    assert model(TOKENS, start=5).isfinite().all()
+
+
+def test_rope_in_the_last_layer_turns_no_other_layer():
+    inputs, _ = watch(random_model(position="sin_qk_rope_last"))
+    assert inputs["layers.0.attention"][1] is None
+    assert inputs["layers.1.attention"][1] is None
+    expected = random_model().position.freqs_cis(5, 12)
+    assert torch.equal(inputs["layers.2.attention"][1], expected)
+
+
+@pytest.mark.parametrize("position", ["rope_sin_qk", "sin_qk_rope_last"])
+def test_rope_beside_sinusoids_needs_pairs_of_channels(position):
+    with pytest.raises(UserError, match="head_dim must be even, not 7"):
+        random_model(position=position, head_dim=7)
+
+
+def test_partial_rope_has_the_frequencies_of_the_channels_it_turns():
+    """Of 32 channels the first 8 turn, by 1, 0.1, 0.01 and 0.001 a position."""
+    rotations = random_model(position="partial_25", head_dim=32).position.freqs_cis(2, 3)[0]
+    angles = [2.0, 0.2, 0.02, 0.002] + 12 * [0.0]
+    expected = torch.tensor([(math.cos(angle), math.sin(angle)) for angle in angles])
+    torch.testing.assert_close(rotations, expected)
+
+
+@pytest.mark.parametrize("head_dim, rotated", [(64, 6), (128, 12), (256, 26), (32, 4), (8, 2)])
+def test_a_tenth_of_the_channels_is_the_papers_even_number(head_dim, rotated):
+    """The first three are in table 1 of arXiv:2603.11611."""
+    rotations = random_model(position="partial_10", head_dim=head_dim).position.freqs_cis(1, 2)
+    turning = rotations[0, :, 1] != 0
+    assert turning.tolist() == [True] * (rotated // 2) + [False] * ((head_dim - rotated) // 2)
+
+
 def test_scaled_rope_has_the_embeddings_of_vaswanis_sinusoids():
     model = random_model(position="rope_sinscale")
     vaswani = random_model(position="sinusoidal", sinusoid="vaswani")
@@ -239,6 +286,92 @@ def test_scaled_rope_starts_with_embeddings_of_variance_1():
     model = random_model(position="rope_sinscale")
     h = model.position.embed(model.tok_embeddings(TOKENS), 0)
     assert h.std().item() == pytest.approx(1, rel=0.1)
+
+
+# --- experiments: PoPE ---
+
+
+def make_pope(**changes) -> PoPE:
+    """PoPE for heads of 2 channels, whose angles are 1 and 0.1 a position."""
+    sizes = {"n_layers": 2, "n_heads": 2, "n_kv_heads": 2, "head_dim": 2, "theta": 100.0}
+    return PoPE(model_config(position="pope", **{**sizes, **changes}))
+
+
+def pope_score(q: float, k: float, distance: int, delta: float) -> float:
+    """The score before its division of a head of one channel, which turns by 1 a position."""
+    pope = make_pope(n_heads=1, n_kv_heads=1, head_dim=1, n_layers=1)
+    pope.phases.data.fill_(delta)
+    xq = torch.full((1, 9, 1, 1), q)
+    xk = torch.full((1, 9, 1, 1), k)
+    xq, xk = pope.rotate(0, xq, xk, pope.freqs_cis(0, 9))
+    return (xq[0, 8, 0] @ xk[0, 8 - distance, 0]).item() / math.sqrt(2)
+
+
+def test_popes_scores_are_products_of_magnitudes_and_a_cosine():
+    """softplus(0) = ln 2, softplus(1) = 1.3132617; cos 0 = 1, cos 2 = -0.41614684."""
+    assert pope_score(0.0, 0.0, distance=0, delta=0.0) == pytest.approx(0.48045301)
+    assert pope_score(0.0, 1.0, distance=0, delta=0.0) == pytest.approx(0.91028362)
+    assert pope_score(0.0, 1.0, distance=2, delta=0.0) == pytest.approx(-0.37881165)
+
+
+def test_popes_phases_move_where_a_score_is_largest():
+    """cos(-2 - 4.2831853) = cos(-2 pi) = 1."""
+    assert pope_score(0.0, 1.0, distance=2, delta=-4.2831853) == pytest.approx(0.91028362)
+
+
+def test_popes_scores_are_those_of_a_loop_over_channels():
+    """cos((n - t) theta_c + delta_c) for the query at t and the key at n, over the root of 2."""
+    queries = [[0.3, -1.2], [2.0, 0.1], [-0.7, 1.5]]
+    keys = [[1.1, 0.4], [-2.0, 0.9], [0.2, -0.5]]
+    pope = make_pope(n_heads=1, n_kv_heads=1)
+    pope.phases.data = torch.tensor([0.0, 0.0, -0.5, -3.0])  # of layer 1: -0.5 and -3
+    xq, xk = pope.rotate(1, torch.tensor(queries)[None, :, None], torch.tensor(keys)[None, :, None],
+                         pope.freqs_cis(4, 7))
+    scores = xq[0, :, 0] @ xk[0, :, 0].T / math.sqrt(4)
+    for t in range(3):
+        for n in range(3):
+            total = 0.0
+            for channel, (frequency, delta) in enumerate([(1.0, -0.5), (0.1, -3.0)]):
+                magnitude = math.log1p(math.exp(queries[t][channel]))
+                magnitude *= math.log1p(math.exp(keys[n][channel]))
+                total += magnitude * math.cos((n - t) * frequency + delta)
+            assert scores[t, n].item() == pytest.approx(total / math.sqrt(2), abs=1e-5)
+
+
+def test_popes_phases_are_those_of_a_layer_and_key_head():
+    pope = make_pope()
+    pope.phases.data = -torch.arange(8.0) / 2
+    still = torch.zeros(1, 1, 2, 2)
+    _, xk = pope.rotate(1, still, still, pope.freqs_cis(0, 1))
+    angles = torch.atan2(xk[0, 0, :, 2:], xk[0, 0, :, :2])
+    torch.testing.assert_close(angles, torch.tensor([[-2.0, -2.5], [-3.0, 2 * math.pi - 3.5]]))
+
+
+@pytest.mark.parametrize("phase, bound", [(1.0, 0.0), (-7.0, -2 * math.pi)])
+def test_popes_phases_are_bounded(phase, bound):
+    model = random_model(position="pope")
+    model.position.phases.data.fill_(bound)
+    expected = model(TOKENS)
+    model.position.phases.data.fill_(phase)
+    assert torch.equal(model(TOKENS), expected)
+
+
+def test_pope_starts_without_phases():
+    expected = random_model(position="pope_nophase")(TOKENS)
+    torch.testing.assert_close(random_model(position="pope")(TOKENS), expected)
+
+
+def test_popes_phases_are_trained():
+    model = random_model(position="pope")
+    model(TOKENS).logsumexp(-1).sum().backward()
+    assert (model.position.phases.grad != 0).all()
+
+
+@pytest.mark.parametrize("position", ["pope", "pope_nophase"])
+def test_popes_keys_are_cached_at_twice_the_width_of_values(position):
+    cache = KVCache(model_config(position=position), 3, 9)
+    assert cache.keys[0].shape == (3, 2, 9, 16)
+    assert cache.values[0].shape == (3, 2, 9, 8)
 
 
 # --- experiments: aligned queries and keys ---

@@ -13,7 +13,8 @@ from model.transformer import KVCache
 
 GREEDY = Sampling(temperature=0)
 CAPACITY = 21
-GRAPHED = ["rope", "sinusoidal", "learned", "alibi", "none", "rope_sinscale"]
+GRAPHED = ["rope", "sinusoidal", "learned", "alibi", "none", "rope_sinscale", "partial_25",
+           "partial_10"]
 CUDA = torch.device("cuda")
 
 

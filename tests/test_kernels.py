@@ -53,6 +53,36 @@ def test_attention_of_one_query_is_attention(form, length, n_kv_heads, monkeypat
                         (2, n_kv_heads, length, 8))
 
 
+def attend_by_definition(xq, xk, xv):
+    """Causal attention of xq (B, H, T, D) over xk (B, H_kv, S, D) and xv (B, H_kv, S, D_v)."""
+    group = xq.shape[1] // xk.shape[1]
+    scores = xq @ xk.repeat_interleave(group, dim=1).mT / xq.shape[-1] ** 0.5
+    hidden = torch.ones(xq.shape[2], xk.shape[2]).triu(1 + xk.shape[2] - xq.shape[2]).bool()
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    return weights @ xv.repeat_interleave(group, dim=1)
+
+
+@pytest.mark.parametrize("form, length", [
+    (plain_attend, 1), (plain_attend, 31), (kernels.attend_by_products, 129),
+    (kernels.attend_repeated_heads, 31), (kernels.attend_by_sums, 1),
+    (kernels.attend_one_query, 1),
+    (lambda q, k, v: kernels.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
+def test_values_may_be_narrower_than_keys(form, length):
+    n_keys = 129 if length == 1 else length
+    assert_equals_plain(form, attend_by_definition, (2, 6, length, 16), (2, 2, n_keys, 16),
+                        (2, 2, n_keys, 8))
+
+
+def test_narrower_values_keep_the_fused_kernel():
+    """It refuses values of another width than that of queries and keys."""
+    xq = randn(2, 6, 31, 16)
+    xk = randn(2, 2, 31, 16, seed=1)
+    xv = randn(2, 2, 31, 8, seed=2)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        found = plain_attend(xq, xk, xv)
+    torch.testing.assert_close(found, attend_by_definition(xq, xk, xv))
+
+
 @pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_by_scores])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("heads", [1, 6])  # one mask for all heads, or one for each

@@ -144,7 +144,7 @@ def test_losses_by_context_are_those_of_explicit_loops():
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
-ABSOLUTE = [name for name in POSITIONS if name.startswith("sin")]
+ABSOLUTE = [name for name in POSITIONS if name.startswith("sin") or name == "rope_sin_qk"]
 LEARNED = [name for name in POSITIONS if name.startswith("learned")]
 RELATIVE = [name for name in POSITIONS if name not in (*ABSOLUTE, *LEARNED)]
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from small_tokenizers import ODD_TEXTS, TEXT, train_sentencepiece
 
 from data.bpe import learn_pieces
@@ -43,6 +44,15 @@ def test_ids_are_those_of_llama_2(tokenizer):
     assert [tokenizer.piece(i) for i in range(259)] == 3 * [b""] + [bytes([i]) for i in range(256)]
     assert tokenizer.vocab_size == 320
     assert len(tokenizer.encode("    ")) == 1  # indentation is one piece
+
+
+def test_the_file_holds_no_option_with_its_default(tokenizer):
+    """It would change the hash by which studies of old versions know their tokenizer."""
+    learned = ModelProto.FromString(tokenizer.path.read_bytes())
+    options = [field.name for field, _ in learned.trainer_spec.ListFields()]
+    assert options == ["model_type", "vocab_size", "num_threads", "max_sentence_length",
+                       "allow_whitespace_only_pieces", "byte_fallback", "required_chars", "unk_id",
+                       "bos_id", "eos_id", "pad_id"]
 
 
 def test_the_file_loads_elsewhere(tokenizer):
