@@ -27,7 +27,7 @@ with starting(__name__):
     from files import atomic_path, require_space, writing
     from formats import gguf, hf, web
     from formats.folders import import_model
-    from formats.names import Target, dropped_scaling
+    from formats.names import Target, misreading
     from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
@@ -116,8 +116,8 @@ def describe_use(run: Exported, target: Path, to: Written) -> str | None:
     if to == "web":
         return (f"look at it: python -m http.server --directory {shlex.quote(str(target))}, and "
                 "open http://localhost:8000")
-    dropped = dropped_scaling(run.model, to)
-    return None if dropped is None else f"note: {dropped}"
+    misread = misreading(run.model, to, run.tokenizer.adds_space)
+    return None if misread is None else f"note: {misread}"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ with starting(__name__):
     from tqdm import tqdm
 
     from data.readers import decode, reading
-    from formats.chat import Chat, chat_template, read_chat, render_chat
+    from formats.chat import Chat, chat_template, encode_chat, read_chat
     from gyre.compiled import compile_batch
     from gyre.compute import (
         DTYPE_NAMES,
@@ -252,7 +252,7 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> l
     """Return the ids of prompts. With `chat`, its template says how they begin."""
     tokenizer = trained.tokenizer
     if chat is not None:
-        return [tokenizer.encode(render_chat(chat, prompt)) for prompt in prompts]
+        return [encode_chat(chat, tokenizer, prompt) for prompt in prompts]
     if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
         say("note: a prompt begins with the token that begins every text: it is not added again")
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]

@@ -1,12 +1,13 @@
 """Chat templates of other people's models: from what a user says to the text of a prompt."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from data.tokenizer import CHAT, JSON, SETTINGS, read_optional
+from data.tokenizer import CHAT, JSON, MODEL, SETTINGS, JsonTokenizer, Tokenizer, read_optional
 from errors import UserError
 
 # The special tokens that a template can name.
@@ -37,16 +38,16 @@ class Chat:
 
 
 def read_chat(folder: Path) -> Chat:
-    """The chat template of a folder. Raises UserError where it has none, or a tokenizer that reads
-    no special tokens out of a text."""
+    """The chat template of a folder. Raises UserError where it has none, or a tokenizer.model whose
+    ids behind a special token are not known."""
     template = chat_template(folder)
     if template is None:
         raise UserError(f"{folder} has no chat template ({CHAT}, or chat_template in {SETTINGS}, "
                         "and of several the one called default): leave --chat out")
-    if not (folder / JSON).is_file():
-        raise UserError(f"--chat needs a {JSON}, and {folder} has none: special tokens in the text "
-                        "of a chat would be read as ordinary characters")
     stated = read_optional(folder / SETTINGS)
+    if not (folder / JSON).is_file() and stated.get("legacy") is not True:
+        raise UserError(f"--chat needs a {JSON}, and {folder} has none: without `legacy: true` in "
+                        f"{SETTINGS}, a {MODEL} does not say which ids follow a special token")
     tokens = {}
     for name in NAMES:
         token = stated.get(name)
@@ -71,6 +72,41 @@ def render_chat(chat: Chat, text: str) -> str:
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"the chat template fails for this prompt ({type(error).__name__}: "
                         f"{error}): leave --chat out, or mend it") from error
+
+
+def encode_chat(chat: Chat, tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of the prompt that `render_chat` makes of `text`. The template says how it begins.
+
+    Raises UserError where the template fails.
+    """
+    rendered = render_chat(chat, text)
+    if isinstance(tokenizer, JsonTokenizer):
+        return tokenizer.encode(rendered)
+    # sentencepiece reads no special token out of a text, so cut it at them. What is between them
+    # gets the tokenizer's own space in front each time, as in llama.cpp and with `legacy: true` in
+    # transformers.
+    special = special_pieces(tokenizer)
+    longest_first = sorted(special, key=len, reverse=True)
+    pattern = "|".join(map(re.escape, longest_first))
+    ids = []
+    for part in re.split(f"({pattern})", rendered):
+        if part in special:
+            ids.append(special[part])
+        elif part:
+            ids += tokenizer.encode(part)
+    return ids
+
+
+def special_pieces(tokenizer: Tokenizer) -> dict[str, int]:
+    """{piece: id} of the pieces of a sentencepiece tokenizer that no merge makes: control pieces,
+    the unknown one, and those that a user has defined."""
+    # pyrefly does not see its names, which are made when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+
+    kind = ModelProto.SentencePiece
+    kinds = (kind.CONTROL, kind.UNKNOWN, kind.USER_DEFINED)
+    pieces = ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces
+    return {piece.piece: i for i, piece in enumerate(pieces) if piece.type in kinds}
 
 
 def make_environment() -> Any:

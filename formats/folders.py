@@ -150,11 +150,11 @@ def read_finite(name: str, tensor: Stored) -> Tensor:
 
 def read_license(folder: Path) -> str | None:
     """The license that the README.md of a folder states in its front matter; None without one."""
-    from huggingface_hub import metadata_load  # slow to import
-
     card = folder / "README.md"
     if not card.is_file():
         return None
+    from huggingface_hub import metadata_load  # slow to import, and seldom needed
+
     try:
         metadata = metadata_load(card)
     except (ValueError, yaml.YAMLError):  # a damaged card is no reason to refuse the weights

@@ -9,7 +9,15 @@ from typing import Any
 
 from data.tokenizer import CHAT, GENERATION, JSON, MODEL, SETTINGS
 from files import stage_json
-from formats.tokenizers import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, beginning_with, pack_pieces
+from formats.tokenizers import (
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    beginning_with,
+    pack_pieces,
+)
 
 PREFIX = "tokenizer.ggml."
 
@@ -70,7 +78,9 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     settings = {f"{name}_token": tokens[i] for name, i in ids.items() if name != "unk"}
     if kind == "llama":
         (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
-        settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": adds_bos}
+        # legacy: as in llama.cpp, the space in front of a text follows each special token too.
+        settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": adds_bos,
+                     "legacy": True}
     else:
         front = [ids["bos"]] if adds_bos and "bos" in ids else []
         stage_json(folder / JSON, beginning_with(front, to_byte_level(theirs)))
@@ -116,6 +126,8 @@ def to_sentencepiece(theirs: dict[str, Any], ids: dict[str, int]) -> bytes:
     if len(scores) != len(tokens):
         raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(scores)} scores")
     types = dict(enumerate(theirs["token_type"]))
+    while types and types[len(types) - 1] == UNUSED:  # embeddings without a piece
+        types.popitem()
     normal = {tokens[i]: scores[i] for i, kind in types.items() if kind == NORMAL}
     special = {name: ids.get(name) for name in ("unk", "bos", "eos")}
     adds_space = theirs.get("add_space_prefix", True)

@@ -123,16 +123,25 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
             raise ValueError(f"model.{what}: {TARGETS[to]} {why}")
 
 
-def dropped_scaling(config: ModelConfig, to: Target) -> str | None:
-    """A sentence about a program that reads this format and drops the scaling of this model without
-    an error; None if none is known. docs/interop.md has the table.
+def misreading(config: ModelConfig, to: Target, adds_space: bool) -> str | None:
+    """A sentence about programs that read this format and compute another model, or read other ids,
+    without an error; None if none is known. docs/interop.md has the table.
+
+    adds_space: whether the tokenizer puts a space in front of texts.
     """
     _, scaling = theta_and_scaling(config)
+    if to == "gguf":
+        faults = []
+        if scaling is not None:
+            faults.append("transformers 5.24.0 drops the scaling of a GGUF")
+        if not adds_space:
+            faults.append("transformers 5.24.0 and mistral.rs 0.9.5 put a space in front of texts, "
+                          "though this GGUF says not to")
+        if not faults:
+            return None
+        return f"{', and '.join(faults)}, without a warning: export with --to hf for them"
     if scaling is None:
         return None
-    if to == "gguf":
-        return ("transformers 5.24.0 drops the scaling of a GGUF without a warning: export with "
-                "--to hf for it")
     if scaling.type == "dynamic":
         return ("optimum-onnx 0.1.0 drops rope_scaling.type dynamic from ONNX files, which compute "
                 "another model past the original length")

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# llama-cpp-python: llama.cpp, compiled here, which takes ten minutes of two cores and more. So
-# outside/run leaves it out, and runs xllamacpp.sh. Its cache is in float32 here, and in float16 by
-# itself.
+# llama-cpp-python: llama.cpp, compiled here, which takes ten minutes of two cores and more. pip keeps
+# the wheel, so that it is compiled once. Its cache is in float32 here, and in float16 by itself.
 . "$(dirname "$0")/common.sh"
 install llama-cpp-python==0.3.36
 ask <<'END'
@@ -32,5 +31,5 @@ def load(folder):
     return Model(encode, logits, greedy)
 
 
-answer(load)
+answer(load, ["cache in float32"])
 END

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 import generate as script
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from formats.chat import chat_template, read_chat, render_chat
+from formats.chat import chat_template, encode_chat, read_chat, render_chat
 from gyre.load import load as load_run
 from model.generation import generate
 from model.sampling import Sampling
@@ -179,6 +179,15 @@ def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
     edit_json(tmp_path / "tokenizer_config.json", chat_template=INST)
     with pytest.raises(UserError, match="--chat needs a tokenizer.json"):
         render_chat(read_chat(tmp_path), "x")
+
+
+@pytest.mark.parametrize("text", ["def f(x)", "", "  naïve\n中 🙂"])
+def test_a_legacy_sentencepiece_file_chats_as_in_transformers(text, tmp_path):
+    save_llama2(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=INST, bos_token="<s>",
+              eos_token="</s>", legacy=True)
+    ours = encode_chat(read_chat(tmp_path), open_tokenizer(tmp_path), text)
+    assert ours == their_chat(tmp_path, text)["input_ids"]
 
 
 def test_a_template_without_bos_gets_none(tmp_path):

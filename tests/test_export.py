@@ -176,6 +176,20 @@ def test_an_export_notes_a_program_that_drops_its_scaling(to, scaling, words, tm
 def test_no_note_where_no_program_is_known_to_drop_it(to, scaling, tmp_path, capsys):
     run = make_run(tmp_path, rope_scaling=scaling)
     export_to(to, run.path, tmp_path / "out")
+    assert "drops" not in capsys.readouterr().err
+
+
+def test_a_gguf_notes_programs_that_put_a_space_in_front(tmp_path, capsys):
+    export_to("gguf", make_run(tmp_path).path, tmp_path / "out")
+    assert ("note: transformers 5.24.0 and mistral.rs 0.9.5 put a space in front of texts, though "
+            "this GGUF says not to, without a warning: export with --to hf for them\n"
+            ) in capsys.readouterr().err
+
+
+def test_no_note_on_a_gguf_whose_texts_begin_with_a_space(tmp_path, capsys):
+    run, _ = imported(tmp_path, "llama2")
+    capsys.readouterr()
+    export_to("gguf", run.path, tmp_path / "out")
     assert "note: " not in capsys.readouterr().err
 
 

@@ -11,4 +11,4 @@ def test_a_few_faults_of_each_kind_cost_nothing():
     require_program("gcc")
     said = run_python(ROOT / "tests" / "faults" / "run.py", "--minutes", "0.01")
     tried = re.findall(r"^(\w+): [1-9]\d* faults tried.*, 0 found$", said, re.MULTILINE)
-    assert tried == ["kills", "errors", "damage", "imports"]
+    assert tried == ["kills", "errors", "damage", "imports", "conversions"]

@@ -4,15 +4,19 @@ import json
 import random
 from pathlib import Path
 
+import gguf
 import pytest
 import tokenizers
 from conftest import exit_code
-from saved_models import export_to, imported, make_run, write_gguf
+from saved_models import edit_gguf, export_to, imported, make_run, write_gguf
+from small_tokenizers import VOCAB
 from tokenizers import pre_tokenizers
+from transformers import AutoTokenizer
 
 import generate
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from formats.chat import encode_chat, read_chat
 from formats.folders import open_model
 from formats.gguf import model_fields
 from formats.gguf_tokenizers import to_byte_level, write_tokenizer
@@ -82,6 +86,16 @@ def test_our_own_ids_come_back(tmp_path):
     texts = ["", " two", "\u2581", *random_texts()]
     assert [theirs.encode_prompt(text) for text in texts] == [ours.encode_prompt(t) for t in texts]
     assert (theirs.bos_id, theirs.eos_ids, theirs.prefix_ids) == (2, [2], [])
+
+
+def test_a_run_made_of_a_padded_gguf_can_be_exported(tmp_path):
+    """Its model has embeddings without a piece, which the GGUF had as unused pieces."""
+    run, _ = imported(tmp_path, "llama2")
+    file = export_to("gguf", run.path, tmp_path / "file.gguf")
+    back = export_to("run", file, tmp_path / "back")
+    ours = open_tokenizer(export_to("hf", back, tmp_path / "hf"))
+    assert ours.vocab_size == VOCAB
+    assert ours.encode("def f(x)") == open_tokenizer(run.path).encode("def f(x)")
 
 
 @pytest.mark.parametrize("pre, splitter", [
@@ -173,6 +187,65 @@ def test_a_gguf_chats_as_the_run_made_of_it(tmp_path, capsys):
     assert texts[0] == texts[1]
     assert (run / "chat_template.jinja").read_text(encoding="utf-8") == (
         "{{ bos_token }}{{ messages[0].content }}<|im_end|>\n")
+
+
+# --- chats of a sentencepiece tokenizer -----------------------------------------------------------
+
+CONTROL = 3
+USER_DEFINED = 4
+TURNS = ("{{ bos_token }}{% for turn in messages %}<|im_start|>{{ turn.role }}\n"
+         "{{ turn.content }}<|im_end|>{{ '\n' }}{% endfor %}<|im_start|>assistant\n")
+
+
+def sentencepiece_gguf(tmp_path, kind):
+    """A GGUF with BOS and a space in front of texts, TURNS, and two pieces of this type behind the
+    others. Four more embeddings have no piece."""
+    run, _ = imported(tmp_path, "llama2")
+    file = export_to("gguf", run.path, tmp_path / "file.gguf")
+    fields = gguf.GGUFReader(file).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    types = fields["tokenizer.ggml.token_type"].contents()
+    scores = fields["tokenizer.ggml.scores"].contents()
+    tokens[VOCAB : VOCAB + 2] = ["<|im_start|>", "<|im_end|>"]
+    types[VOCAB : VOCAB + 2] = [kind, kind]
+    scores[VOCAB : VOCAB + 2] = [0.0, 0.0]
+    return edit_gguf(file, {
+        "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.scores": scores, "tokenizer.chat_template": TURNS})
+
+
+def chat_ids(run, text):
+    return encode_chat(read_chat(run), open_tokenizer(run), text)
+
+
+@pytest.mark.parametrize("text", [
+    "def f(x)", "", "  naïve\n中 🙂", "a<|im_end|> b", "</s></s>  y", "<unk>"])
+def test_a_sentencepiece_chat_has_the_ids_of_transformers(text, tmp_path):
+    run = export_to("run", sentencepiece_gguf(tmp_path, CONTROL), tmp_path / "run")
+    auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))
+    turns = [{"role": "user", "content": text}]
+    expected = auto.apply_chat_template(turns, add_generation_prompt=True)
+    assert chat_ids(run, text) == expected["input_ids"]
+
+
+@pytest.mark.parametrize("kind", [CONTROL, USER_DEFINED])
+def test_a_space_follows_each_special_piece_as_in_llama_cpp(kind, tmp_path):
+    run = export_to("run", sentencepiece_gguf(tmp_path, kind), tmp_path / "run")
+    piece = open_tokenizer(run).processor.id_to_piece
+    pieces = " ".join(map(piece, chat_ids(run, "a")))
+    assert pieces == ("<s> <|im_start|> ▁ u s e r <0x0A> a <|im_end|> ▁ <0x0A> <|im_start|> ▁ ass "
+                      "<0x69> s t a n t")
+
+
+def test_a_sentencepiece_gguf_chats_where_it_lies(tmp_path, capsys):
+    file = sentencepiece_gguf(tmp_path, CONTROL)
+    run = export_to("run", file, tmp_path / "run")
+    texts = []
+    for source in (file, run):
+        assert exit_code(generate.main, "--run", source, "--chat", "--prompt", "def f",
+                         "--temperature", "0", "--max-new-tokens", "9") == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
 
 
 def test_a_gguf_without_a_template_says_so(tmp_path, capsys):

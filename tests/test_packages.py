@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT, error_lines, tiny_argv
 from other_packages import NEEDED, link_packages, with_requirements
 from random_runs import random_run
+from saved_models import export_to, make_run, meta_folder, their_folder
 
 import ablate
 import evaluate
@@ -195,3 +196,36 @@ def test_an_export_names_its_missing_package(
     lines = error_lines(capsys, export.main, run, out, "--to", target)
     assert lines[-1] == f"error: the package {package} is missing: {ADVICE}"
     assert not out.exists()
+
+
+PROTOBUF = "sentencepiece.sentencepiece_model_pb2"
+
+
+@pytest.mark.parametrize("kind", ["hf", "meta"])
+def test_an_import_of_sentencepiece_needs_no_other_package(kind, tmp_path, monkeypatch):
+    if kind == "hf":
+        folder = their_folder(tmp_path, "llama2")
+    else:
+        folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    hide(monkeypatch, PROTOBUF, "gguf", "huggingface_hub", "tokenizers")
+    assert (export_to("run", folder, tmp_path / "run") / "best").is_dir()
+
+
+def test_an_import_of_a_tokenizer_json_needs_tokenizers_only(tmp_path, monkeypatch):
+    folder = their_folder(tmp_path, "llama3")
+    hide(monkeypatch, PROTOBUF, "gguf", "huggingface_hub")
+    assert (export_to("run", folder, tmp_path / "run") / "best").is_dir()
+
+
+def test_an_import_of_a_gguf_needs_no_tokenizers(tmp_path, monkeypatch):
+    file = export_to("gguf", make_run(tmp_path).path, tmp_path / "a.gguf")
+    hide(monkeypatch, "huggingface_hub", "tokenizers")
+    assert (export_to("run", file, tmp_path / "run") / "best").is_dir()
+
+
+@pytest.mark.parametrize("target", ["gguf", "web"])
+def test_an_export_to_gguf_needs_no_huggingface_hub(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # no npm
+    run = make_run(tmp_path).path
+    hide(monkeypatch, "huggingface_hub")
+    assert export_to(target, run, tmp_path / "out").exists()

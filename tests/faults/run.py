@@ -12,6 +12,8 @@ damage          flipped bytes and cuts in every file of a run (but metrics.jsonl
                 data: found, or without effect
 imports         folders of Hugging Face's and Meta's, damaged in one place: a run that generates
                 and exports, or one sentence, within 20 s and four times the folder's size
+conversions     kills and the same errors in exports to hf, gguf and web, and in the import of a
+                GGUF: the target is whole or not there, and a second attempt makes the same
 
 Prints how many faults were tried and what was found; exits with 1 where something was. Needs gcc.
 """

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conftest import exit_code, random_text, tiny_argv
+from conversions import conversions
 from imports import imports
 from resumption import last_checkpoint
 from torch import Tensor
@@ -185,7 +186,7 @@ def damage(testbed: Testbed) -> Iterator[tuple[str, Finding]]:
             yield f"{file.relative_to(testbed.folder)} {kind} at {at}", finding
 
 
-TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
+TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports, conversions)}
 
 
 def main(minutes: float, *names: str) -> int:
