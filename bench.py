@@ -9,10 +9,11 @@ The model has random weights, which take as long as trained ones. If transformer
 (requirements-dev.txt), its LlamaForCausalLM of the same sizes runs too: in the dtype of
 --train.dtype, or, for auto, in float32 and in bfloat16 unless one of them multiplies at less than a
 tenth of the other's rate. Both train with AdamW, without dropout, micro-batches and a scaled loss,
-whatever the configuration says. With --peer llama.cpp, prefill and decoding of one row are measured
-of both programs in these dtypes and in int8 (its q8_0). Every subject has a process of its own, and
-they take turns, so that all share the machine's slower minutes. Figures are medians. Compilation
-starts with an empty cache on the disk.
+whatever the configuration says. With --peer llama.cpp, prefill and decoding of 1 and 8 rows (its
+parallel sequences) are measured of both programs in these dtypes and in int8 (its q8_0). It is
+llama-cpp-python if that is installed, or else what npm brings. Every subject has a process of its
+own, and they take turns, so that all share the machine's slower minutes. Figures are medians.
+Compilation starts with an empty cache on the disk.
 
 On CUDA a turn of training is 10 steps in a row, which clip the gradient as train.py does and read
 no loss. Events on the card's queue tell their time. The limit is the rate of 10 matrix products in
@@ -38,7 +39,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
@@ -64,6 +64,7 @@ with starting(__name__):
     from model.int8 import int8_tensors, to_int8
     from model.sampling import Sampling
     from model.transformer import KVCache, Transformer, linear
+    from tools import llama_cpp
 
 Call = Callable[[], Any]
 GGUF_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int8: "q8_0"}
@@ -306,10 +307,8 @@ def build_model(
     return model.to(device, dtype).eval()
 
 
-def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> Any:
+def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> llama_cpp.Model:
     """Return llama.cpp's form of a model, of a GGUF file that it has read into memory."""
-    from llama_cpp import Llama  # pyrefly: ignore[missing-import]
-
     config = model.config
     weights = model.state_dict()
     tensor_names = names.tensor_names(config, "gguf")
@@ -318,8 +317,12 @@ def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> Any:
     with TemporaryDirectory() as folder:
         file = Path(folder, "model.gguf")
         gguf.write_weights(file, "random", tensors, GGUF_DTYPES[dtype], fields)
-        return Llama(str(file), n_ctx=config.max_positions, n_batch=config.max_positions,
-                     n_threads=torch.get_num_threads(), verbose=False, use_mmap=False)
+        return llama_cpp.Model(file)
+
+
+def open_decoder(model: llama_cpp.Model, config: ModelConfig, rows: int) -> llama_cpp.Decoder:
+    """Return llama.cpp with a cache of so many rows, and with as many threads as PyTorch has."""
+    return llama_cpp.Decoder(model, config.max_positions, rows, torch.get_num_threads())
 
 
 def training_step(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
@@ -371,6 +374,8 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     model = build_model(setting.program, config, device, setting.dtype)
     new_cache = partial(KVCache, config, 1, config.max_positions, device, dtype)
     step = compile_step(next_logits, model, new_cache()) if setting.compiled else next_logits
+    if setting.program == "llama.cpp":
+        decoder = open_decoder(model, config, 1)
 
     @torch.inference_mode()
     def call() -> None:
@@ -378,8 +383,8 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
             if setting.program == "transformers":
                 model(prompt, logits_to_keep=1)
             elif setting.program == "llama.cpp":
-                model.reset()
-                model.eval([0] * length)
+                decoder.clear()
+                decoder.read([[0] * length])
             else:
                 step(model, prompt, new_cache())
 
@@ -397,9 +402,11 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
     cache = "static" if setting.compiled else None
     if setting.program == "transformers" and device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every length
+    if setting.program == "llama.cpp":
+        decoder = open_decoder(model, config, rows)
 
-    def by_llama_cpp() -> list[int]:
-        return list(islice(model.generate([1], temp=0.0), new))
+    def by_llama_cpp() -> list[list[int]]:
+        return decoder.generate([[1]] * rows, new)
 
     @torch.inference_mode(not setting.compiled)  # `generate` itself turns gradients off
     def by_transformers() -> torch.Tensor:
@@ -438,9 +445,11 @@ def choose_settings(
     wanted = config.train.compile is not False
     can_compile, _ = computing.resolve_compile(wanted, device, dtype, 0)
     kinds = [True, False] if can_compile else [False]
-    if peer == "llama.cpp" and (not find_spec("llama_cpp") or device.type != "cpu"):
-        raise UserError("--peer llama.cpp needs `pip install llama-cpp-python` and "
-                        "--train.device cpu")
+    if peer == "llama.cpp":
+        if device.type != "cpu":
+            raise UserError(f"--peer llama.cpp runs on the CPU, and --train.device is "
+                            f"{device.type}: choose cpu")
+        llama_cpp.load_library()  # raises before anything is measured
     dtypes = [dtype]
     if config.train.dtype == "auto" and device.type != "cuda":
         dtypes = choose_dtypes(*rates())
@@ -509,6 +518,9 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
         "matmul_flops_per_second": flops, "copy_bytes_per_second": copy,
     }
+    if peer == "llama.cpp":
+        figures["llama.cpp"] = llama_cpp.describe_library()
+        print(f"llama.cpp: {figures['llama.cpp']}")
     # The peer compiles no prefill, and decoding on CUDA only.
     prefilling = [setting for setting in settings
                   if setting.program == "gyre" or not setting.compiled]
@@ -525,7 +537,7 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         title = f"prefill, one prompt of {length}"
         figures["prefill"] = measure(generating_pace, title, prefilling, PREFILLS * length, limit,
                                      repeats, prefill, length)
-        batches = (1,) if peer == "llama.cpp" else (1, 8, 32)
+        batches = (1, 8) if peer == "llama.cpp" else (1, 8, 32)
         for batch in batches:
             limit = batch * copy / count_bytes(model, batch, new_tokens / 2, dtype)
             title = f"decoding, batch {batch}, {new_tokens} new"

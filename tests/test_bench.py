@@ -1,11 +1,9 @@
 """What bench.py prints and writes, and what it measures."""
 
 import io
-import itertools
-import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import gguf
 import pytest
@@ -13,9 +11,11 @@ import torch
 from conftest import CPU, error_lines, model_config, parse_config
 
 import bench
+from errors import UserError
 from files import read_json
 from model.config import ModelConfig
 from model.encodings import key_dim
+from tools import llama_cpp
 
 TINY = """
 model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_heads: 1, hidden_dim: 64, max_positions: 8}
@@ -498,33 +498,65 @@ def opened(monkeypatch):
     """The dtypes of the tensors of each file that llama.cpp has opened. It decodes 0, 1, 2, ..."""
     opened = []
 
-    def open_model(file, **options):
+    def open_model(file):
         tensors = gguf.GGUFReader(file).tensors
         opened.append({tensor.tensor_type.name for tensor in tensors})
-        return Mock(generate=lambda prompt, temp: itertools.count())
 
-    monkeypatch.setitem(sys.modules, "llama_cpp", Mock(Llama=open_model))
-    monkeypatch.setattr(bench, "find_spec", lambda name: name)
+    def generate(prompts, new):
+        return [list(range(new)) for _ in prompts]
+
+    monkeypatch.setattr(llama_cpp, "load_library", lambda: None)
+    monkeypatch.setattr(llama_cpp, "describe_library", lambda: "npm's, CPU : AVX2")
+    monkeypatch.setattr(llama_cpp, "Model", open_model)
+    monkeypatch.setattr(llama_cpp, "Decoder", lambda *_: Mock(generate=generate))
     return opened
 
 
 def test_llama_cpp_gets_the_model_in_each_dtype(bench_argv, results, opened):
-    """For prefill, and for decoding of one row."""
+    """For prefill, and for decoding of 1 and of 8 rows."""
     bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert opened == [{"F32"}, {"F32", "Q8_0"}, {"F32"}, {"F32", "Q8_0"}]
+    assert opened == [{"F32"}, {"F32", "Q8_0"}] * 3
 
 
-def test_llama_cpp_decodes_as_many_tokens(bench_argv, results, opened):
+def test_llama_cpp_decodes_as_many_rows_and_tokens(bench_argv, results, opened):
     bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert results[-1] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert results[-1] == [[0, 1, 2, 3, 4, 5, 6, 7, 8]] * 8
+
+
+def test_llama_cpp_has_a_cache_for_each_row(bench_argv, results, opened, monkeypatch):
+    """Of 10 positions: a prompt of one, and 9 new tokens."""
+    decoder = Mock()
+    monkeypatch.setattr(llama_cpp, "Decoder", decoder)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    bench.main([*bench_argv, "--peer=llama.cpp"])
+    assert decoder.call_args_list == [
+        call(None, 10, rows, 3) for rows in (1, 1, 1, 1, 8, 8)]
+
+
+def test_the_llama_cpp_that_was_measured_is_named(bench_argv, results, opened, tmp_path, capsys):
+    file = tmp_path / "bench.json"
+    bench.main([*bench_argv, "--peer=llama.cpp", "--json", str(file)])
+    assert read_json(file)["llama.cpp"] == "npm's, CPU : AVX2"
+    assert "llama.cpp: npm's, CPU : AVX2\n" in capsys.readouterr().out
 
 
 def test_beside_llama_cpp_our_model_runs_in_int8_too(bench_argv, results, opened, capsys):
     bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert capsys.readouterr().out.count("gyre, eager, int8 ") == 2
+    assert capsys.readouterr().out.count("gyre, eager, int8 ") == 3
 
 
-def test_llama_cpp_that_is_not_installed_is_asked_for(bench_argv, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+def test_llama_cpp_that_cannot_be_had_ends_the_measurement(bench_argv, monkeypatch, capsys):
+    def load_library():
+        raise UserError("llama.cpp is not at hand")
+
+    monkeypatch.setattr(llama_cpp, "load_library", load_library)
+    monkeypatch.setattr(bench, "measure_machine", raise_value_error)
     lines = error_lines(capsys, bench.main, *bench_argv, "--peer=llama.cpp")
-    assert "needs `pip install llama-cpp-python`" in lines[-1]
+    assert lines[-1] == "error: llama.cpp is not at hand"
+
+
+def test_llama_cpp_is_no_peer_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(bench.computing, "resolve_dtype", lambda *_: (BF16, "bfloat16"))
+    config = parse_config("--train.compile=false")
+    with pytest.raises(UserError, match="--train.device is cuda: choose cpu"):
+        bench.choose_settings(config, CUDA, "llama.cpp")

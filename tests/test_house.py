@@ -30,6 +30,8 @@ ARROWS = {"errors": set(), "files": {"errors"}, "model": {"errors"}, "data": GRO
 ARROWS["formats"] = ARROWS["ablation"] = ARROWS["tools"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
 ARROWS["ablate"] |= {"train"}  # whose function the study is given
+ARROWS["tools"] |= {"formats"}  # judges read other people's files
+ARROWS["bench"] |= {"tools"}  # llama.cpp, a peer
 
 
 def nodes(source: str) -> list[ast.AST]:

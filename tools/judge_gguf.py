@@ -1,22 +1,22 @@
 """llama.cpp as the judge of GGUF files: ids, logits and greedy tokens, for docs/interop.md.
 
-    pip install -r requirements-dev.txt llama-cpp-python==0.3.36
     python export.py runs/tiny --to gguf tiny.gguf
     python -m tools.judge_gguf runs/tiny tiny.gguf
 
 Compares a run with files made of it, by export.py or by llama.cpp's convert_hf_to_gguf.py. Prints
-a table in Markdown.
+a table in Markdown. llama.cpp is that of tools/llama_cpp.py, in one thread.
 """
 
 import sys
+from pathlib import Path
 
-import numpy as np
 import torch
-from llama_cpp import Llama, llama_model_get_vocab, llama_vocab_is_eog  # pyrefly: ignore
 
+from errors import report_errors
 from gyre.load import Trained, load
 from model.generation import generate
 from model.sampling import Sampling
+from tools.llama_cpp import Decoder, Model
 
 NEW = 64  # greedy tokens
 TEXT = 'def read_file(self, path):\n    """naïve café, 中文, 🙂"""\n\n\nclass A:\n\tpass  \n'
@@ -38,19 +38,13 @@ def judge(ours: Trained, file: str) -> None:
     with torch.no_grad():
         logits = model(torch.tensor([ids]))[0].numpy()
 
-    # A cache in float32: in float16, which is usual, differences are a thousand times as large.
-    theirs = Llama(file, n_ctx=positions, logits_all=True, type_k=0, type_v=0, verbose=False,
-                   n_threads=1)
-    differing = [text for text in ODD if tokenizer.encode(text) != encode(theirs, text)]
-    vocabulary = llama_model_get_vocab(theirs.model)
-    ends = [i for i in tokenizer.eos_ids if llama_vocab_is_eog(vocabulary, i)]
-    theirs.eval(ids)
-    scores = np.array(theirs.scores[: len(ids)])
+    theirs = Model(Path(file))
+    differing = [text for text in ODD if tokenizer.encode(text) != theirs.encode(text)]
+    ends = [i for i in tokenizer.eos_ids if theirs.ends_texts(i)]
+    decoder = Decoder(theirs, positions, rows=1, threads=1, exact=True)
+    scores = decoder.read([ids], every=True).copy()
     likeliest_equal = (scores.argmax(-1) == logits.argmax(-1)).mean()
-    greedy = []
-    for _ in range(NEW):
-        greedy.append(int(np.argmax(theirs.scores[theirs.n_tokens - 1])))
-        theirs.eval(greedy[-1:])
+    [greedy] = decoder.generate([ids], NEW)
     same = next((n for n in range(NEW) if greedy[n] != expected[n]), NEW)
     row = [
         file,
@@ -65,13 +59,14 @@ def judge(ours: Trained, file: str) -> None:
         print(f"{file}: other ids for {text!r}", file=sys.stderr)
 
 
-def encode(theirs: Llama, text: str) -> list[int]:
-    """Return llama.cpp's ids of a text."""
-    return theirs.tokenize(text.encode(), add_bos=False, special=False)
+def main(run: str, files: list[str]) -> None:
+    """Print the table of these files, which were made of a run."""
+    print("| file | ids of texts equal | ends | largest difference of a logit "
+          "| likeliest token equal | greedy tokens equal |\n|---|---|---|---|---|---|")
+    for file in files:
+        judge(load(run, device="cpu"), file)
 
 
 if __name__ == "__main__":
-    print("| file | ids of texts equal | ends | largest difference of a logit "
-          "| likeliest token equal | greedy tokens equal |\n|---|---|---|---|---|---|")
-    for file in sys.argv[2:]:
-        judge(load(sys.argv[1], device="cpu"), file)
+    with report_errors():
+        main(sys.argv[1], sys.argv[2:])
