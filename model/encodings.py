@@ -137,7 +137,7 @@ class PartialRoPE25(RoPE):
 
     Their frequencies are those of RoPE for a head of so many channels, theta^(-2j/R) for R of them,
     unlike with `model.partial`, which keeps the fastest ones of all D. R is the even number that is
-    nearest to the share. (Khan et al. 2026, arXiv:2603.11611, section 3 and table 1)
+    nearest to the share. (After Khan et al. 2026, arXiv:2603.11611)
     """
 
     options = ("theta",)
@@ -194,8 +194,9 @@ class PoPEWithoutPhases(PositionEncoding):
     Channel c of the query at t is a complex number of magnitude mu = softplus(q_c) and angle
     t theta_c, with theta_c = theta^(-c/D) for c = 0 .. D-1, and the same for the key at n. Their
     score is the sum over c of mu_q mu_k cos((n - t) theta_c), over sqrt(D). As real numbers, it is
-    the product of [mu cos, mu sin], vectors of twice the width.
-    (Gopalakrishnan et al. 2025, arXiv:2509.10534, equations 3 to 8)
+    the product of [mu cos, mu sin], vectors of twice the width. (After Gopalakrishnan et al. 2025,
+    arXiv:2509.10534. With equal weights, the packages PoPE-pytorch 0.2.1 and x-transformers 2.31.10
+    compute the same scores.)
     """
 
     options = ("theta",)
@@ -239,9 +240,8 @@ def make_polar(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class PoPE(PoPEWithoutPhases):
     """Polar positions whose keys have learned phases too: cos((n - t) theta_c + delta_c).
 
-    Each layer, key head and channel has a delta, which is clamped to -2 pi .. 0 and starts at 0,
-    the paper's choice for texts longer than the training rows. What training moves out of these
-    bounds has no gradient any more.
+    Each layer, key head and channel has a delta, which is clamped to -2 pi .. 0 and starts at 0, as
+    in both packages. What training moves out of these bounds has no gradient any more.
     """
 
     def __init__(self, config: ModelConfig):
