@@ -143,11 +143,12 @@ export class Wllama {
   getNumThreads() { return 1; }
   async createCompletion(options) {
     window.asked = options;
-    for (const text of ["one", " two"]) {
+    if (options.prompt.startsWith("broken one")) throw new RangeError("of a byte");
+    for (const text of [" one", " two"]) {
       const timings = { predicted_n: 2, predicted_per_second: 12.34 };
       options.onData({ choices: [{ text }], timings });
     }
-    if (options.prompt === "fail") throw new RangeError("of a byte");
+    if (["fail", "broken"].includes(options.prompt)) throw new RangeError("of a byte");
     while (options.prompt === "forever") {
       if (options.abortSignal.aborted) throw new Error("aborted");
       await new Promise(resolve => setTimeout(resolve, 10));
@@ -168,6 +169,8 @@ def write_page(folder: Path, **changes: Any) -> Path:
     (folder / "index.html").write_text(web.render_page(SETTINGS | changes), encoding="utf-8")
     (folder / "model.gguf").write_bytes(b"GGUF!")
     (folder / "wllama.js").write_text(STAND_IN, encoding="utf-8")
+    for name in ("wllama.wasm", "compat.wasm"):
+        (folder / name).touch()
     return folder
 
 
@@ -234,8 +237,8 @@ def test_the_page_shows_its_settings(shown):
 
 @pytest.mark.slow
 def test_text_and_speed_are_shown(shown):
-    assert write(shown, "zero") == "one two"
-    assert read(shown, "text") == "zeroone two"
+    assert write(shown, "zero") == " one two"
+    assert read(shown, "text") == "zero one two"
     assert read(shown, "speed") == "2 tokens, 12.3 a second"
 
 
@@ -280,14 +283,22 @@ def test_stop_keeps_what_is_written(shown):
     assert read(shown, "state") == "Writing"
     click(shown, "stop")
     wait_for(lambda: read(shown, "state") == "Stopped")
-    assert read(shown, "written") == "one two"
-    assert write(shown, "again") == "one two"
+    assert read(shown, "written") == " one two"
+    assert write(shown, "again") == " one two"
 
 
 @pytest.mark.slow
-def test_an_error_keeps_what_is_written(shown):
-    assert write(shown, "fail", ends="It cannot go on: of a byte") == "one two"
-    assert write(shown, "again") == "one two"
+def test_a_text_goes_on_behind_an_error(shown):
+    assert write(shown, "fail") == " one two one two"
+    asked = shown.run("window.asked")
+    assert (asked["prompt"], asked["max_tokens"]) == ("fail one two", 126)
+    assert read(shown, "speed") == "4 tokens, 12.3 a second"
+
+
+@pytest.mark.slow
+def test_an_error_that_comes_back_keeps_what_is_written(shown):
+    assert write(shown, "broken", ends="It cannot go on: of a byte") == " one two"
+    assert write(shown, "again") == " one two"
 
 
 @pytest.mark.slow
@@ -336,8 +347,21 @@ def test_a_model_that_is_gone_is_named(browser, tmp_path):
 @pytest.mark.slow
 def test_a_wllama_that_cannot_be_loaded_is_named(browser, tmp_path):
     with serve(write_page(tmp_path / "page", module="gone.js")) as address:
-        open_page(browser, address, "It cannot start: ")
+        open_page(browser, address, "It cannot start: wllama cannot be loaded from this folder: ")
         assert f"{address}/gone.js" in read(browser, "state")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wasm", "compat_wasm"])
+def test_a_webassembly_that_is_gone_is_named(name, browser, tmp_path):
+    with serve(write_page(tmp_path / "page", **{name: "gone.wasm"})) as address:
+        open_page(browser, address, f"It cannot start: {address}/gone.wasm is missing (404)")
+
+
+@pytest.mark.slow
+def test_a_model_that_is_cut_is_refused(browser, tmp_path):
+    with serve(write_page(tmp_path / "page", bytes=9)) as address:
+        open_page(browser, address, "It cannot start: model.gguf has 5 bytes instead of 9: copy")
 
 
 # --- the page, with wllama ------------------------------------------------------------------------
