@@ -20,6 +20,9 @@ LOADING = "loading PyTorch ..."
 # The modules that every command imports at its start. All others are imported where they are used.
 MODULES = ("docstring_parser", "filelock", "msgspec", "numpy", "safetensors", "sentencepiece",
            "torch", "tqdm", "yaml")
+# How alike two names are, from 0 to 1, before one is suggested for the other. difflib's own limit,
+# 0.6, lets `stopme` pass for `nope`.
+ALIKE = 0.65
 # The packages of modules that have another name.
 PACKAGES = {"dask": "dask[distributed]", "distributed": "dask[distributed]",
             "docstring_parser": "docstring-parser", "google": "protobuf",
@@ -44,7 +47,7 @@ def say(text: str) -> None:
 def closest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
-    matches = difflib.get_close_matches(word, candidates, n=1)
+    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=ALIKE)
     if word:
         matches = [name for name in candidates if name.startswith(word)] + matches
     return matches[0] if matches else None

@@ -243,3 +243,15 @@ def test_a_name_that_begins_so_is_suggested():
 
 def test_nothing_is_suggested_for_what_is_like_no_name():
     assert did_you_mean("xyz", ["small-rope", "tiny-rope"]) == ""
+
+
+@pytest.mark.parametrize("word, name", [
+    ("nope", "stopme"), ("plot", "prompt"), ("prompt", "dropout"), ("port", "prompt")])
+def test_an_unlike_name_is_not_suggested(word, name):
+    assert did_you_mean(word, [name]) == ""
+
+
+@pytest.mark.parametrize("word, name", [
+    ("stpes", "steps"), ("sede", "seed"), ("rum", "run"), ("topk", "top_k"), ("nmae", "name")])
+def test_a_misspelt_name_is_suggested(word, name):
+    assert did_you_mean(word, [name]) == f" (did you mean {name}?)"
