@@ -48,9 +48,10 @@ class World:
         Raises UserError where this machine does not have the device, or where several processes
         would share one card.
         """
-        rank = read_integer("RANK", 0)
-        size = read_integer("WORLD_SIZE", 1)
-        local_rank = read_integer("LOCAL_RANK", 0)
+        given = {name: text for name, text in os.environ.items() if text}
+        rank = int(given.get("RANK", 0))
+        size = int(given.get("WORLD_SIZE", 1))
+        local_rank = int(given.get("LOCAL_RANK", 0))
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card for {size} processes: use cuda")
         resolved = resolve_device(device, local_rank)
@@ -134,12 +135,6 @@ class World:
             raise UserError(f"process {self.rank} of {self.size} has lost the others: one of them "
                             f"ended or gave no answer for {self.timeout:g} s (train.timeout), or "
                             f"all were suspended for longer. {first_line(error)}") from error
-
-
-def read_integer(variable: str, default: int) -> int:
-    """Return an environment variable as a number; `default` if it is unset or empty."""
-    text = os.environ.get(variable)
-    return int(text) if text else default
 
 
 ALONE = World(0, 1, torch.device("cpu"))
