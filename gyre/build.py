@@ -26,7 +26,7 @@ from gyre.compute import (
 )
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
-from gyre.parallel import Initial, Replicated, World, copy_weights
+from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss, train_step
@@ -259,9 +259,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
-    restores = start.restores()
-    initial = None if restores else choose_weights(config)
-    model, module = parallelism.wrap(config.model, initial, compute.compiled)
+    model, module = parallelism.wrap(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
     # Of Muon's products. It reads gradients after the scaler has unscaled them, and those are too
     # small for float16.
@@ -269,8 +267,13 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
-    if restores:
+    if start.restores():
         progress = restore(start, world, model, optimizers, scaler)
+    elif config.init_from is not None:
+        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        copy_weights(model, weights.items())
+    else:
+        copy_weights(model, model.draw_matrices(config.seed))
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
@@ -279,17 +282,6 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, reads_late=world.device.type == "cuda",
     )
-
-
-def choose_weights(config: Config) -> Initial:
-    """Return a function that yields the first weights of a model, each with its name.
-
-    They are drawn, or those of another run.
-    """
-    if config.init_from is None:
-        return lambda model: model.draw_matrices(config.seed)
-    weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
-    return lambda model: weights.items()
 
 
 def restore(

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -171,8 +171,6 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 # --- a replicated model; gyre/sharding.py has the sharded one -------------------------------------
 
-Initial = Callable[[Transformer], Iterable[tuple[str, Tensor]]]
-
 
 @dataclass
 class Replicated:
@@ -185,15 +183,12 @@ class Replicated:
     pads_micro_batches = False
     """Whether all ranks need equally many forward passes, because they gather weights together."""
 
-    def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool
-    ) -> tuple[Transformer, nn.Module]:
+    def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Return the model on its device, and the module that training calls.
 
-        `initial(model)` yields the first values of weights by name. None: they are loaded next.
+        Its matrices have no values yet. `copy_weights` gives them some.
         """
         model = Transformer(config)
-        copy_weights(model, initial(model) if initial else ())
         model.to(self.world.device)
         if compiled:
             model.compile()  # in place, so that the state dict keeps its names
