@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 
 import torch
 
-from data.dataset import has_changed
-from data.prepare import find_or_prepare
+from data.dataset import find_or_prepare, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
 from gyre.compute import (

@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM
 import export
 import generate as generate_command
 import train
-from data.prepare import prepare
+from data.dataset import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
 from gyre.options import read_config
