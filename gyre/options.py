@@ -112,30 +112,6 @@ class Config:
         """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
 
-    def complete(self) -> "Config":
-        """Return the configuration with what one part takes from another.
-
-        The model gets a row for each piece, and positions for the rows of the data. Raises
-        UserError where the parts do not fit together.
-        """
-        check_position(self.model)
-        model = self.model
-        scaling = model.rope_scaling
-        seq_len = self.data.seq_len
-        if model.vocab_size is None:
-            model = dataclasses.replace(model, vocab_size=self.data.vocab_size)
-        if scaling is not None and scaling.original_positions is None:
-            scaling = dataclasses.replace(scaling, original_positions=seq_len)
-            model = dataclasses.replace(model, rope_scaling=scaling)
-        if model.max_positions is None:
-            extrapolates = POSITIONS[model.position].extrapolates
-            trained_for = 4 * seq_len if extrapolates else seq_len
-            scaled_to = scaling.reach if scaling is not None else 0
-            model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
-        config = dataclasses.replace(self, model=model)
-        config.check()
-        return config
-
     def check(self) -> None:
         """Raise UserError for numbers out of their ranges, and parts that do not fit together."""
         self.data.check()
@@ -164,7 +140,8 @@ class Config:
 def make_config(*layers: Mapping[str, Any]) -> Config:
     """Return the configuration of these layers over the defaults, complete and checked.
 
-    Raises UserError for values without a meaning and for parts that do not fit together.
+    The model gets a row for each piece, and positions for the rows of the data. Raises UserError
+    for values without a meaning and for parts that do not fit together.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -176,7 +153,23 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
-    return config.complete()
+    model = config.model
+    scaling = model.rope_scaling
+    seq_len = config.data.seq_len
+    check_position(model)
+    if model.vocab_size is None:
+        model = dataclasses.replace(model, vocab_size=config.data.vocab_size)
+    if scaling is not None and scaling.original_positions is None:
+        scaling = dataclasses.replace(scaling, original_positions=seq_len)
+        model = dataclasses.replace(model, rope_scaling=scaling)
+    if model.max_positions is None:
+        extrapolates = POSITIONS[model.position].extrapolates
+        trained_for = 4 * seq_len if extrapolates else seq_len
+        scaled_to = scaling.reach if scaling is not None else 0
+        model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
+    config = dataclasses.replace(config, model=model)
+    config.check()
+    return config
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
