@@ -153,6 +153,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
+    # What the model takes from the data, where it is unset.
     model = config.model
     scaling = model.rope_scaling
     seq_len = config.data.seq_len
