@@ -198,7 +198,18 @@ class Option:
     hint: Any
     """Its type, without its range."""
     default: Any
-    help: str
+    owner: type
+    """The dataclass that has the field."""
+
+    @property
+    def help(self) -> str:
+        """The docstring of the field and its default, on one line, for argparse to format."""
+        field_name = self.name.rpartition(".")[2]
+        words = read_docs(self.owner).get(field_name, "").replace("%", "%%").split()
+        is_unset = self.default is False or self.default == ""
+        if isinstance(self.default, str | int | float) and not is_unset:
+            words.append(f"(default: {self.default})")
+        return " ".join(words)
 
     def convert(self, value: Any) -> Any:
         """Return a text, or a list of texts, as a value of this type.
@@ -244,35 +255,37 @@ def show_type(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
-@cache  # the docstrings of fields are parsed from the source, which takes 10 ms a class
-def list_options(cls: type, prefix: str = "") -> Mapping[str, Option]:
+@cache
+def read_docs(cls: type) -> Mapping[str, str]:
+    """Return the docstrings of the fields of a dataclass.
+
+    They are parsed from its source, which takes 10 ms, so only --help does it.
+    """
+    parsed = docstring_parser.parse_from_object(cls)
+    return {param.arg_name: param.description for param in parsed.params if param.description}
+
+
+def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
     """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
     hints = get_type_hints(cls, include_extras=True)
-    parsed = docstring_parser.parse_from_object(cls)
-    docs = {param.arg_name: param.description for param in parsed.params if param.description}
     options: dict[str, Option] = {}
     for item in dataclasses.fields(cls):
         name = f"{prefix}{item.name}"
-        default = item.default
         hint = hints[item.name]
         if get_origin(hint) is Annotated:  # leave the range out
             plain, *notes = get_args(hint)
             hint = Fitted if AUTO in notes else plain
         table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
         if table is not hint:
-            words = docs.get(item.name, "").replace("%", "%%").split()  # argparse formats it
-            is_unset = default is False or default == ""
-            if isinstance(default, str | int | float) and not is_unset:
-                words.append(f"(default: {default})")
-            options[name] = Option(name, hint, default, " ".join(words))
+            options[name] = Option(name, hint, item.default, cls)
         if table is not None:
             options |= list_options(table, f"{name}.")
-    return MappingProxyType(options)
+    return options
 
 
 SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
             if dataclasses.is_dataclass(cls)}
-OPTIONS = list_options(Config)
+OPTIONS = MappingProxyType(list_options(Config))
 
 
 # Words of other repositories for our options.
@@ -499,7 +512,7 @@ class Parser(argparse.ArgumentParser):
                          epilog="In the name of an option, - and _ are the same.",
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         self.tables = tables
-        self.options: dict[str, Option] = {}  # those that take a value, by their spelling
+        self.options: dict[str, Option] = {}  # by their spelling
         sections = tuple(SECTIONS.values()) if config else ()
         groups = {}
         for cls in (*tables, *sections):
@@ -509,7 +522,8 @@ class Parser(argparse.ArgumentParser):
             for option in list_options(table).values():
                 spelling = f"--{option.name.replace('_', '-')}"
                 if option.hint is bool:
-                    groups[table].add_argument(spelling, action="store_true", help=option.help)
+                    self.options[spelling] = option
+                    groups[table].add_argument(spelling, action="store_true")
                 elif option.hint == list[str]:
                     word = dataclasses.replace(option, hint=str)
                     self.add_option(groups[table], spelling, word, action="append", default=[])
@@ -532,8 +546,15 @@ class Parser(argparse.ArgumentParser):
     def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
         """Add an option that takes a value; `settings` go to argparse's add_argument."""
         self.options[spelling] = option
-        group.add_argument(spelling, type=option.convert, help=option.help,
-                           metavar=show_type(option.hint), **settings)
+        group.add_argument(spelling, type=option.convert, **settings)
+
+    def format_help(self) -> str:
+        """Return the help, with that of the options, which nothing else needs."""
+        for spelling, option in self.options.items():
+            action = self._option_string_actions[spelling]
+            action.help = option.help
+            action.metavar = show_type(option.hint)
+        return super().format_help()
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options. `given` is the layer of the fields of Config that were named."""

@@ -16,6 +16,7 @@ import export
 import generate
 import train
 from errors import Range, UserError
+from gyre import options
 from gyre.options import (
     COMMAND_OPTIONS,
     CONFIGS,
@@ -602,6 +603,22 @@ def test_every_number_has_a_range_beside_it():
     numbers = {name for name, option in OPTIONS.items()
                if re.search(r"\b(int|float)\b", show_type(option.hint))}
     assert numbers - with_range - {"train.keep"} == WITHOUT_RANGE
+
+
+def test_docstrings_are_read_for_help_only(monkeypatch, capsys):
+    classes = []
+
+    def read_docs(cls):
+        classes.append(cls)
+        return {}
+
+    monkeypatch.setattr(options, "read_docs", read_docs)
+    parser = Parser(None, RunOptions)
+    parser.parse_args([])
+    assert classes == []
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    assert classes == [RunOptions, RunOptions]
 
 
 def test_help_shows_every_option(capsys):
