@@ -20,6 +20,9 @@ LOADING = "loading PyTorch ..."
 # The modules that every command imports at its start. All others are imported where they are used.
 MODULES = ("docstring_parser", "filelock", "msgspec", "numpy", "safetensors", "sentencepiece",
            "torch", "tqdm", "yaml")
+# How alike two names are, from 0 to 1, before one is suggested for the other. difflib's own limit,
+# 0.6, lets `stopme` pass for `nope`.
+ALIKE = 0.65
 # The packages of modules that have another name.
 PACKAGES = {"dask": "dask[distributed]", "distributed": "dask[distributed]",
             "docstring_parser": "docstring-parser", "google": "protobuf",
@@ -44,7 +47,7 @@ def say(text: str) -> None:
 def closest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
-    matches = difflib.get_close_matches(word, candidates, n=1)
+    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=ALIKE)
     if word:
         matches = [name for name in candidates if name.startswith(word)] + matches
     return matches[0] if matches else None
@@ -67,39 +70,24 @@ def starting(module: str) -> Iterator[None]:
     if module != "__main__":
         yield
         return
+    terminal = sys.stderr.isatty()
     try:
         require_modules(*MODULES)  # before PyTorch is imported, which takes seconds
-        with showing_loading(), exiting_at_once():
+        if terminal:  # at once: while a library is loaded, no thread could print
+            print(f"\r{LOADING}", end="", file=sys.stderr, flush=True)
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.default_int_handler:  # it may be ignored, as under nohup
+            signal.signal(signal.SIGINT, exit_at_once)
+        try:
             yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            if terminal:
+                print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
     except (UserError, ModuleNotFoundError) as error:
         # Not `say`, which needs a package itself.
         print(f"error: {describe_error(error)}", file=sys.stderr)
         sys.exit(2)
-
-
-@contextmanager
-def showing_loading() -> Iterator[None]:
-    """Show LOADING on a terminal, at once: while a library is loaded, no thread could print."""
-    terminal = sys.stderr.isatty()
-    if terminal:
-        print(f"\r{LOADING}", end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if terminal:
-            print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def exiting_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process by `exit_at_once`."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # it may be ignored, as under nohup
-        signal.signal(signal.SIGINT, exit_at_once)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def exit_at_once(number: int, frame: FrameType | None) -> None:
@@ -194,13 +182,6 @@ class Range:
     ge: float | None = None
     le: float | None = None
 
-    def __contains__(self, value: float) -> bool:
-        if self.ge is not None and value < self.ge:
-            return False
-        if self.le is not None and value > self.le:
-            return False
-        return self.gt < value < self.lt
-
     def __str__(self) -> str:
         low = f"({show_bound(self.gt)}" if self.ge is None else f"[{show_bound(self.ge)}"
         high = f"{show_bound(self.lt)})" if self.le is None else f"{show_bound(self.le)}]"
@@ -223,7 +204,9 @@ def check_range(option: str, value: Any, allowed: Range) -> None:
     >>> check_range("train.steps", 0, Range(ge=1))
     UserError: train.steps must be at least 1, not 0
     """
-    if value in allowed:
+    fits_low = allowed.ge is None or value >= allowed.ge
+    fits_high = allowed.le is None or value <= allowed.le
+    if fits_low and fits_high and allowed.gt < value < allowed.lt:
         return
     has_upper_bound = allowed.le is not None or allowed.lt != math.inf
     if allowed.ge is None or has_upper_bound or value == math.inf:
@@ -231,16 +214,6 @@ def check_range(option: str, value: Any, allowed: Range) -> None:
     else:
         words = f"at least {show_bound(allowed.ge)}"
     raise UserError(f"{option} must be {words}, not {reprlib.repr(value)}")
-
-
-def find_ranges(cls: type) -> dict[str, Range]:
-    """Return the ranges of the fields of a dataclass, by the name of the field."""
-    ranges = {}
-    for name, hint in get_type_hints(cls, include_extras=True).items():
-        for note in getattr(hint, "__metadata__", ()):
-            if isinstance(note, Range):
-                ranges[name] = note
-    return ranges
 
 
 def check_ranges(values: object, prefix: str = "", cls: type | None = None) -> None:
@@ -251,7 +224,9 @@ def check_ranges(values: object, prefix: str = "", cls: type | None = None) -> N
     """
     if cls is None:
         cls = type(values)
-    for name, allowed in find_ranges(cls).items():
-        value = getattr(values, name)
-        if value is not None and not isinstance(value, str):
-            check_range(f"{prefix}{name}", value, allowed)
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        for note in getattr(hint, "__metadata__", ()):
+            value = getattr(values, name)
+            is_number = value is not None and not isinstance(value, str)
+            if isinstance(note, Range) and is_number:
+                check_range(f"{prefix}{name}", value, note)

@@ -32,6 +32,7 @@ with starting(__name__):
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
     from gyre.options import Parser
+    from gyre.wandb_log import LogConfig
 
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> None:
         if target.exists():
             raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
+            refuse_run(source)
             import_model(source, target)
         else:
             export_run(source, target, options.to, options.dtype)
@@ -70,6 +72,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options
+
+
+def refuse_run(source: Path) -> None:
+    """Raise UserError if what is to be imported is a run, by its path or its name under runs/."""
+    for path in (source, Path(LogConfig.runs, source)):
+        if (path / "run.json").is_file():
+            raise UserError(f"{source} is a run already, which --to run cannot import: use "
+                            f"--run {shlex.quote(str(path))} as it is, or export it with --to hf, "
+                            "gguf or web")
 
 
 def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:

@@ -37,10 +37,10 @@ with starting(__name__):
     from gyre.options import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
-    from model.dropout import derive_seed
     from model.generation import Batch, Step
     from model.int8 import MAX_FLOAT_TOKENS
     from model.sampling import Sampling
+    from model.transformer import derive_seed
 
 PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is measured
 COMMANDS = """Each line is a prompt of its own, but for these commands:

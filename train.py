@@ -94,9 +94,6 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             total=steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
-        # A branch saves after its first step: it cannot be resumed without a checkpoint.
-        first_save = progress.step + 1 if start.is_branch else None
-
         # The first step comes before the folder of the run: a training that fails in that step, or
         # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
         # which cuts the metrics of a resumed run off at the step before.
@@ -106,6 +103,8 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         run = open_run(start, setup, held)
         if base:
             run.log({**progress.axes, **base})
+        # A branch saves after its first step: it cannot be resumed without a checkpoint.
+        first_save = progress.step + 1 if start.is_branch else None
         take_steps(setup, run, first, bar, first_save)
         bar.close()
         if progress.step < steps:

@@ -33,8 +33,7 @@ from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
 from ablation.schedule import count_steps, name_length, next_jobs
 from ablation.study import Study
-from data.dataset import Prepared
-from data.prepare import find_or_prepare
+from data.dataset import Prepared, find_or_prepare
 from errors import UserError, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure

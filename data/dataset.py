@@ -1,4 +1,4 @@
-"""Prepared token ids: finding them, and cutting them into the rows of a batch."""
+"""Prepared token ids: find them or make them, and cut them into the rows of a batch."""
 
 import os
 import re
@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.prepare import write_files
 from data.sources import AUTO, SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
-from errors import UserError
-from files import json_sha256, read_json, sha256
+from errors import UserError, say
+from files import atomic_path, json_sha256, locked, read_json, remove, sha256, writing
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
@@ -50,21 +51,45 @@ class Prepared:
                             vocab_size=self.manifest["vocab_size"], **options)
 
 
-def find_prepared(
+def find_or_prepare(
     config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False
-) -> Prepared | None:
-    """Return the prepared data of a configuration, or None if it has to be made.
+) -> Prepared:
+    """Return the prepared data of a configuration. If it is not there, prepare it.
 
     `known` are the settings in the manifest of a run. The data of that run is used while it is
-    there, even if the text has changed since. With `fit_vocabulary`, see `prepare`.
+    there, even if the text has changed since. See `prepare` for `fit_vocabulary` and for what is
+    raised.
     """
     if known is not None:
         for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
-    with suppress(OSError, UserError):  # prepare() says why
+    with suppress(OSError, UserError):  # `prepare` says why
         return open_prepared(*locate(config, fit_vocabulary))
-    return None
+    return prepare(config, fit_vocabulary)
+
+
+def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
+    """Make the prepared data of `config`, and put it into its folder by one rename.
+
+    With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
+    data.vocab_size. A folder that does not match its manifest is made again, with a message. If
+    another process prepares the same folder, wait for it. Raises UserError if the text cannot be
+    prepared.
+    """
+    folder, settings = locate(config, fit_vocabulary)
+    with (writing(folder, "make room or choose another folder with --data.prepared"),
+          locked(folder, f"waiting for another process: {folder}")):
+        try:
+            return open_prepared(folder, settings)  # another process has made it
+        except (OSError, UserError) as reason:
+            again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
+            say(f"preparing {folder} {again}")
+        with atomic_path(folder) as staging:
+            staging.mkdir()
+            write_files(config, settings, staging, fit_vocabulary)
+            remove(folder)
+        return open_prepared(folder, settings)
 
 
 def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict[str, Any]]:
@@ -74,7 +99,10 @@ def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict
     later = {"second_val": False, "separator": None}
     fields = {name: value for name, value in asdict(config).items()
               if name not in ignored and not (name in later and value == later[name])}
-    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": hash_text(config)}
+    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": None}
+    text = SOURCES[config.source](config).fingerprint()
+    if text is not None:  # else it is fetched once
+        settings["text"] = json_sha256(text)[:12]
     if fit_vocabulary:
         settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"
     if config.tokenizer is not None:
@@ -93,18 +121,13 @@ def label_text(config: DataConfig) -> str:
     return label.strip("-.")[:40] or config.source
 
 
-def hash_text(config: DataConfig) -> str | None:
-    """Return a hash that changes when the text does. None for text that is fetched once."""
-    text = SOURCES[config.source](config).fingerprint()
-    return None if text is None else json_sha256(text)[:12]
-
-
 def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
     """Return whether the text is gone, or another one than `known`, the settings in a manifest."""
     try:
-        return hash_text(config) != known["text"]
+        _, settings = locate(config)
     except UserError:
         return True
+    return settings["text"] != known["text"]
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:

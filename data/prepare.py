@@ -23,56 +23,23 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.dataset import Prepared, find_prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, writing
+from files import json_sha256, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
 
 
-def find_or_prepare(
-    config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False
-) -> Prepared:
-    """Return the prepared data of a configuration. If it is not there, prepare it.
-
-    See `find_prepared` for `known`, and `prepare` for `fit_vocabulary` and for what is raised.
-    """
-    data = find_prepared(config, known, fit_vocabulary)
-    if data is None:
-        data = prepare(config, fit_vocabulary)
-    return data
-
-
-def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
-    """Make the prepared data of `config`, and put it into its folder by one rename.
-
-    With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. A folder that does not match its manifest is made again, with a message. If
-    another process prepares the same folder, wait for it. Raises UserError if the text cannot be
-    prepared.
-    """
-    folder, settings = locate(config, fit_vocabulary)
-    with (writing(folder, "make room or choose another folder with --data.prepared"),
-          locked(folder, f"waiting for another process: {folder}")):
-        try:
-            return open_prepared(folder, settings)  # another process has made it
-        except (OSError, UserError) as reason:
-            again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
-            say(f"preparing {folder} {again}")
-        with atomic_path(folder) as staging:
-            staging.mkdir()
-            write_files(config, settings, staging, fit_vocabulary)
-            remove(folder)
-        return open_prepared(folder, settings)
-
-
 def write_files(
     config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool
 ) -> None:
-    """Fill an empty folder. The manifest comes last."""
+    """Prepare the text of `config` into an empty folder. The manifest comes last.
+
+    With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
+    data.vocab_size. Raises UserError if the text cannot be prepared.
+    """
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
         train, val, hashes = split_text(file, spans, hashes, config)

@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 
 import torch
 
-from data.dataset import has_changed
-from data.prepare import find_or_prepare
+from data.dataset import find_or_prepare, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
 from gyre.compute import (
@@ -26,7 +25,7 @@ from gyre.compute import (
 )
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
-from gyre.parallel import Initial, Replicated, World, copy_weights
+from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss, train_step
@@ -60,9 +59,15 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
-    check_fits(start.config, world, count_logit_bytes(compute.dtype, compute.compiled))
-    start = replace(start, config=record_compute(start.config, compute))
-    if start.config.train.minutes is not None:
+    check_fits(start.config, world, compute.dtype, compute.compiled)
+    # What `auto` stood for is written into the run, which keeps it on another machine too.
+    train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
+    if train.device == "auto":
+        train = replace(train, device=compute.device.type)
+    if train.compile == "auto":
+        train = replace(train, compile=compute.compiled)
+    start = replace(start, config=replace(start.config, train=train))
+    if train.minutes is not None:
         start = choose_steps(start, world, compute)
     return start, compute
 
@@ -70,14 +75,11 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 def prepare_data(start: Start, world: World) -> Start:
     """Return `start` with its prepared text, and with the numbers that are chosen for it.
 
-    Raises UserError for whatever can be seen to stand in the way of the training, before any work.
+    Raises UserError for what stands in the way of the training, before any work if it can be seen.
     """
+    check_start(start, world)
     config = start.config
     source = start.source
-    if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
-    check_tf32(start, world)
-    check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
     run_settings = source.manifest["settings"] if source else None
     # If it has to be prepared, one of several processes does it, and the others wait.
@@ -96,54 +98,44 @@ def prepare_data(start: Start, world: World) -> Start:
     return replace(start, data=data)
 
 
-def check_sizes(config: Config, world: World) -> None:
-    """Raise UserError for a batch or a model that these processes cannot share or hold.
-
-    The memory is counted as compiled in bfloat16, which needs the least: how the training computes
-    is chosen later.
-    """
-    if config.train.batch_size < world.size:
-        raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
-                        f"{world.size} processes")
-    shards = count_shards(config.train, world)
+def check_start(start: Start, world: World) -> None:
+    """Raise UserError for what can be seen to stand in the way of a training, before any work."""
+    config = start.config
+    train = config.train
+    if config.name is not None and not start.resumed:
+        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
+    # A run that was trained on CUDA may go on elsewhere, without TF32.
+    asks_for_tf32 = start.source is None or "train.tf32" in start.given
+    if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
+        raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
+    if train.batch_size < world.size:
+        raise UserError(f"train.batch_size {train.batch_size} cannot be shared by {world.size} "
+                        "processes")
+    shards = count_shards(train, world)
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    check_fits(config, world, count_logit_bytes(torch.bfloat16, compiled=True))
+    # As compiled in bfloat16, which needs the least: how the training computes is chosen later.
+    check_fits(config, world, torch.bfloat16, compiled=True)
 
 
-def count_logit_bytes(dtype: torch.dtype, compiled: bool) -> int:
-    """Return how many bytes a logit takes at the peak of a step, in the backward pass of the loss.
+def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:
+    """Raise UserError for a training that the memory of these processes cannot hold.
 
-    Eager: the logarithm of its probability, the gradient of that, and its own gradient, all in
-    float32. The compiler fuses these: a logit and its gradient are left, in the dtype of products.
+    `dtype` is that of matrix products. What the blocks keep is not counted.
     """
-    if compiled:
-        return 2 * dtype.itemsize
-    return 3 * torch.float32.itemsize
-
-
-def check_fits(config: Config, world: World, logit_bytes: int) -> None:
-    """Raise UserError for a training that the memory of these processes cannot hold."""
     rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
-    # At least 4 bytes for each parameter, its gradient and one moment. What the blocks keep is not
-    # counted.
+    # What a logit takes at the peak of a step, in the backward pass of the loss: the logarithm of
+    # its probability, the gradient of that, and its own gradient, all in float32. The compiler
+    # fuses these: a logit and its gradient are left, in the dtype of products.
+    logit_bytes = 2 * dtype.itemsize if compiled else 3 * torch.float32.itemsize
+    # At least 4 bytes for each parameter, its gradient and one moment.
     size = 12 * config.model.matrix_parameters // shards
     size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
     size += 4 * config.model.max_positions * key_dim(config.model)  # RoPE's table, or less
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
-
-
-def check_tf32(start: Start, world: World) -> None:
-    """Raise UserError if train.tf32 is asked for where it has no effect.
-
-    A run that was trained on CUDA may go on elsewhere, without it.
-    """
-    asked_for = start.source is None or "train.tf32" in start.given
-    if start.config.train.tf32 and asked_for and world.device.type != "cuda":
-        raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
 
 
 def count_rows(train: TrainConfig, world: World) -> int:
@@ -169,21 +161,26 @@ def choose_compute(config: Config, world: World) -> Compute:
     `auto` stands for what is measured to be fast.
     """
     train = config.train
+    on_cpu = world.device.type == "cpu"
+    tokens = train.batch_size * config.data.seq_len * train.steps
+    flops = training_flops(config.model, tokens)
+    # Only on a CPU do the rates of a few products tell how long the steps take.
+    estimates = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
     onednn = train.onednn
     if onednn == "auto":
         onednn = kernels.prefers_onednn(world.device)
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
-    rates = measure_rates(config, world, onednn)
+    rates: dict[torch.dtype, float] = {}
+    if estimates or (on_cpu and train.dtype == "auto"):
+        rates = measure_rates(config, world, onednn)
     # The function is called for auto on a CPU only, for which both rates were measured.
     dtype, why = resolve_dtype(train.dtype, world.device,
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
-    tokens = count_tokens(config)
-    flops = training_flops(config.model, tokens)
     rate = GUESSED_RATE
     seconds = None
-    if needs_estimate(config, world):
+    if estimates:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
         rate = flops / seconds
     # With train.minutes the time is given, and the work is what fits into it.
@@ -199,31 +196,12 @@ def choose_compute(config: Config, world: World) -> Compute:
                    seconds)
 
 
-def count_tokens(config: Config) -> int:
-    """Return how many tokens all steps of a training take, over all processes."""
-    return config.train.batch_size * config.data.seq_len * config.train.steps
-
-
-def needs_estimate(config: Config, world: World) -> bool:
-    """Return whether it is worth saying how long the steps take, or necessary for train.minutes.
-
-    Only on a CPU do the rates of a few products tell it.
-    """
-    if world.device.type != "cpu":
-        return False
-    flops = training_flops(config.model, count_tokens(config))
-    return config.train.minutes is not None or flops > WORTH_AN_ESTIMATE
-
-
 def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
     """Return the FLOP/s of matrix products by dtype, of all processes together.
 
-    All of them call this, and choose alike by the sum. {} if nothing depends on the rates.
+    All of them call this, and choose alike by the sum.
     """
     train = config.train
-    chooses_dtype = train.dtype == "auto" and world.device.type == "cpu"
-    if not chooses_dtype and not needs_estimate(config, world):
-        return {}
     dtypes = [torch.float32, torch.bfloat16]
     if train.dtype != "auto":
         dtypes = [getattr(torch, train.dtype)]
@@ -231,17 +209,6 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
     with kernels.products_by_onednn(onednn):
         rates = matmul_rates(world.device, config.model, row_tokens, training=True, dtypes=dtypes)
     return dict(zip(dtypes, world.sum(*rates), strict=True))
-
-
-def record_compute(config: Config, compute: Compute) -> Config:
-    """Return the configuration with what `auto` stood for, so that a resumed run keeps it on
-    another machine too."""
-    train = replace(config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
-    if train.device == "auto":
-        train = replace(train, device=compute.device.type)
-    if train.compile == "auto":
-        train = replace(train, compile=compute.compiled)
-    return replace(config, train=train)
 
 
 def choose_steps(start: Start, world: World, compute: Compute) -> Start:
@@ -286,10 +253,13 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     assert start.data is not None, "complete comes first"
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
                "seed": config.seed, "rank": world.rank, "world_size": world.size}
-    parallelism = build_parallelism(config.train, world)
-    restores = start.restores()
-    initial = None if restores else choose_weights(config)
-    model, module = parallelism.wrap(config.model, initial, compute.compiled)
+    shards = count_shards(config.train, world)
+    parallelism = Replicated(world)
+    if shards > 1:
+        from gyre.sharding import Sharded  # slow to import
+
+        parallelism = Sharded(world, shards)
+    model, module = parallelism.wrap(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
     # Of Muon's products. It reads gradients after the scaler has unscaled them, and those are too
     # small for float16.
@@ -297,8 +267,13 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
-    if restores:
+    if start.restores():
         progress = restore(start, world, model, optimizers, scaler)
+    elif config.init_from is not None:
+        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        copy_weights(model, weights.items())
+    else:
+        copy_weights(model, model.draw_matrices(config.seed))
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
@@ -307,27 +282,6 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, reads_late=world.device.type == "cuda",
     )
-
-
-def build_parallelism(train: TrainConfig, world: World) -> Replicated:
-    """Return how the processes share the model."""
-    shards = count_shards(train, world)
-    if shards == 1:
-        return Replicated(world)
-    from gyre.sharding import Sharded  # slow to import
-
-    return Sharded(world, shards)
-
-
-def choose_weights(config: Config) -> Initial:
-    """Return a function that yields the first weights of a model, each with its name.
-
-    They are drawn, or those of another run.
-    """
-    if config.init_from is None:
-        return lambda model: model.draw_matrices(config.seed)
-    weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
-    return lambda model: weights.items()
 
 
 def restore(
@@ -401,7 +355,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         return
     config = setup.config
     n_tokens = setup.train_data.n_tokens
-    epochs = count_tokens(config) / n_tokens
+    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
     if start.repeatable and start.resumed:
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
     if start.resumed and setup.progress.step == 0:

@@ -66,14 +66,19 @@ class Compute:
         Afterwards all is as before, and what was compiled meanwhile is forgotten, so that no
         training depends on an earlier one of this process.
         """
-        with kernels.products_by_onednn(self.onednn), products_in_tf32(self.tf32):
-            if not self.compiled:
-                yield
-                return
-            try:
-                with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
+        precision = torch.get_float32_matmul_precision()
+        if self.tf32:
+            torch.set_float32_matmul_precision("high")
+        try:
+            with kernels.products_by_onednn(self.onednn):
+                if self.compiled:
+                    with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
+                        yield
+                else:
                     yield
-            finally:
+        finally:
+            torch.set_float32_matmul_precision(precision)
+            if self.compiled:
                 torch._dynamo.reset()
 
     def autocast(self) -> AbstractContextManager:
@@ -85,18 +90,6 @@ class Compute:
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=False)
-
-
-@contextmanager
-def products_in_tf32(used: bool) -> Iterator[None]:
-    """Return a context in which float32 products on CUDA run in TF32; unless `used`, as before."""
-    before = torch.get_float32_matmul_precision()
-    if used:
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:

@@ -7,7 +7,7 @@ is given together with the text, or after it, is kept.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from data.sources import AUTO
@@ -89,31 +89,44 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """Return the configuration of these layers, each over the one before it.
 
     A layer that names another text than the layers before it makes limits of their numbers; so does
-    train.minutes of the numbers that depend on the steps. A warm-up that is longer than the steps
-    of a later layer is shortened.
+    train.minutes of the numbers that depend on the steps. A warm-up is shortened that is longer
+    than the steps of a later layer, and so are rows of a length that is chosen later and exceeds
+    the context of the model.
     """
     reading = Layers()
     for layer in layers:
         reading.add(dict(flatten(layer)))
-    reading.fit_warmup()
-    reading.fit_context()
-    limits = make_config(*reading.kept)
-    shortens_samples = reading.shortens_samples and "data.seq_len" in reading.fitted
-    return Draft(reading.kept, frozenset(reading.fitted), limits, shortens_samples)
+    values = reading.values
+    fitted = reading.fitted
+    kept = reading.kept
+    steps = values["train.steps"]
+    warmup_steps = values["optim.warmup_steps"]
+    steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]
+    if warmup_steps > steps and steps_come_later:
+        fitted.add("optim.warmup_steps")
+    if "optim.warmup_steps" in fitted:
+        # Fewer than 0 steps are refused later, in their own name.
+        kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
+    context = values["model.max_positions"]
+    if "data.seq_len" in fitted and context is not None and values["data.seq_len"] > context:
+        kept.append({"data.seq_len": context})
+    shortens_samples = reading.shortens_samples and "data.seq_len" in fitted
+    return Draft(kept, frozenset(fitted), make_config(*kept), shortens_samples)
 
 
+@dataclass
 class Layers:
     """What the layers so far have said, while `make_draft` reads one after the other."""
 
-    def __init__(self) -> None:
-        self.values = {name: option.default for name, option in OPTIONS.items()}
-        self.kept: list[Layer] = []
-        """The layers, without the values that are `auto`."""
-        self.fitted: set[str] = set()
-        """The options that are chosen later."""
-        self.set_by = dict.fromkeys(FITTED, -1)
-        """The number of the layer that an option is from."""
-        self.shortens_samples = False
+    values: dict[str, Any] = field(
+        default_factory=lambda: {name: option.default for name, option in OPTIONS.items()})
+    kept: list[Layer] = field(default_factory=list)
+    """The layers, without the values that are `auto`."""
+    fitted: set[str] = field(default_factory=set)
+    """The options that are chosen later."""
+    set_by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FITTED, -1))
+    """The number of the layer that an option is from."""
+    shortens_samples: bool = False
 
     def add(self, options: Layer) -> None:
         """Read the next layer. UserError if it says both train.minutes and train.steps."""
@@ -140,24 +153,6 @@ class Layers:
                 self.fitted.discard(name)
         self.values |= options
         self.kept.append(options)
-
-    def fit_warmup(self) -> None:
-        """Shorten a warm-up that is longer than the steps that a later layer gives."""
-        steps = self.values["train.steps"]
-        warmup_steps = self.values["optim.warmup_steps"]
-        given_later = self.set_by["train.steps"] > self.set_by["optim.warmup_steps"]
-        if warmup_steps > steps and given_later:
-            self.fitted.add("optim.warmup_steps")
-        if "optim.warmup_steps" in self.fitted:
-            # Fewer than 0 steps are refused later, in their own name.
-            self.kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
-
-    def fit_context(self) -> None:
-        """Shorten rows, whose length is chosen later, to the context of a model that is given."""
-        context = self.values["model.max_positions"]
-        too_long = context is not None and self.values["data.seq_len"] > context
-        if too_long and "data.seq_len" in self.fitted:
-            self.kept.append({"data.seq_len": context})
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:

@@ -24,8 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from data.dataset import Prepared
-from data.prepare import find_or_prepare
+from data.dataset import Prepared, find_or_prepare
 from data.text import Encoded, Text
 from data.tokenizer import Tokenizer
 from errors import UserError

@@ -112,54 +112,21 @@ class Config:
         """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
 
-    def complete(self) -> "Config":
-        """Return the configuration with what one part takes from another.
-
-        Raises UserError where the parts do not fit together.
-        """
-        check_position(self.model)
-        config = dataclasses.replace(self, model=self.complete_model())
-        config.check()
-        return config
-
     def check(self) -> None:
         """Raise UserError for numbers out of their ranges, and parts that do not fit together."""
         self.data.check()
         self.optim.check()
+        model = self.model
         train = self.train
-        vocab_size = self.model.vocab_size
-        max_positions = self.model.max_positions
-        check_range("model.vocab_size", vocab_size, Range(ge=self.data.vocab_size))
+        seq_len = self.data.seq_len
+        check_range("model.vocab_size", model.vocab_size, Range(ge=self.data.vocab_size))
         check_ranges(train, "train.")
-        check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=max_positions))
+        check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
         check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=train.steps))
         check_ranges(self)
         if not all(1 <= step <= train.steps for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
-        self.check_positions()
-
-    def complete_model(self) -> ModelConfig:
-        """Return the model with a row for each piece, and positions for the rows of the data."""
-        model = self.model
-        scaling = model.rope_scaling
-        seq_len = self.data.seq_len
-        if model.vocab_size is None:
-            model = dataclasses.replace(model, vocab_size=self.data.vocab_size)
-        if scaling is not None and scaling.original_positions is None:
-            scaling = dataclasses.replace(scaling, original_positions=seq_len)
-            model = dataclasses.replace(model, rope_scaling=scaling)
-        if model.max_positions is None:
-            extrapolates = POSITIONS[model.position].extrapolates
-            trained_for = 4 * seq_len if extrapolates else seq_len
-            scaled_to = scaling.reach if scaling is not None else 0
-            model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
-        return model
-
-    def check_positions(self) -> None:
-        """Raise UserError if the model has too few or too many positions for the rows."""
-        model = self.model
-        seq_len = self.data.seq_len
         if model.max_positions < seq_len:
             raise UserError(f"model.max_positions {model.max_positions} is shorter than "
                             f"data.seq_len {seq_len}: lower data.seq_len")
@@ -173,7 +140,8 @@ class Config:
 def make_config(*layers: Mapping[str, Any]) -> Config:
     """Return the configuration of these layers over the defaults, complete and checked.
 
-    Raises UserError for values without a meaning and for parts that do not fit together.
+    The model gets a row for each piece, and positions for the rows of the data. Raises UserError
+    for values without a meaning and for parts that do not fit together.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -185,7 +153,24 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
-    return config.complete()
+    # What the model takes from the data, where it is unset.
+    model = config.model
+    scaling = model.rope_scaling
+    seq_len = config.data.seq_len
+    check_position(model)
+    if model.vocab_size is None:
+        model = dataclasses.replace(model, vocab_size=config.data.vocab_size)
+    if scaling is not None and scaling.original_positions is None:
+        scaling = dataclasses.replace(scaling, original_positions=seq_len)
+        model = dataclasses.replace(model, rope_scaling=scaling)
+    if model.max_positions is None:
+        extrapolates = POSITIONS[model.position].extrapolates
+        trained_for = 4 * seq_len if extrapolates else seq_len
+        scaled_to = scaling.reach if scaling is not None else 0
+        model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
+    config = dataclasses.replace(config, model=model)
+    config.check()
+    return config
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -213,7 +198,18 @@ class Option:
     hint: Any
     """Its type, without its range."""
     default: Any
-    help: str
+    owner: type
+    """The dataclass that has the field."""
+
+    @property
+    def help(self) -> str:
+        """The docstring of the field and its default, on one line, for argparse to format."""
+        field_name = self.name.rpartition(".")[2]
+        words = read_docs(self.owner).get(field_name, "").replace("%", "%%").split()
+        is_unset = self.default is False or self.default == ""
+        if isinstance(self.default, str | int | float) and not is_unset:
+            words.append(f"(default: {self.default})")
+        return " ".join(words)
 
     def convert(self, value: Any) -> Any:
         """Return a text, or a list of texts, as a value of this type.
@@ -227,28 +223,19 @@ class Option:
             return None
         try:
             if isinstance(value, str):
-                value = parse_text(value, parts)
+                value.encode()  # an argument that is not UTF-8 cannot be stored
+                if "\0" in value:
+                    raise ValueError("no path may hold a NUL")
+                if any(get_origin(part) is list for part in parts):
+                    value = yaml.load(value, Texts) if value.startswith("[") else [value]
+                elif float in parts:
+                    value = float(value)  # msgspec takes JSON's numbers only, and not .5
             return msgspec.convert(value, self.hint, strict=False)
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
             quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
             raise UserError(f"{self.name} must be {show_type(self.hint)}, not {shown}{quote}"
                             ) from None
-
-
-def parse_text(text: str, parts: Sequence[Any]) -> Any:
-    """Return a text as a list or a float, if these parts of a type have one, or else as it is.
-
-    Raises ValueError or YAMLError for a text that no option can have.
-    """
-    text.encode()  # an argument that is not UTF-8 cannot be stored
-    if "\0" in text:
-        raise ValueError("no path may hold a NUL")
-    if any(get_origin(part) is list for part in parts):
-        return yaml.load(text, Texts) if text.startswith("[") else [text]
-    if float in parts:
-        return float(text)  # msgspec takes JSON's numbers only, and not .5
-    return text
 
 
 def show_type(hint: Any) -> str:
@@ -268,45 +255,37 @@ def show_type(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
-def drop_range(hint: Any) -> Any:
-    """Return the type of an option without its range: Annotated[Fitted, Range(ge=1)] -> Fitted."""
-    if get_origin(hint) is not Annotated:
-        return hint
-    plain, *notes = get_args(hint)
-    return Fitted if AUTO in notes else plain
+@cache
+def read_docs(cls: type) -> Mapping[str, str]:
+    """Return the docstrings of the fields of a dataclass.
+
+    They are parsed from its source, which takes 10 ms, so only --help does it.
+    """
+    parsed = docstring_parser.parse_from_object(cls)
+    return {param.arg_name: param.description for param in parsed.params if param.description}
 
 
-@cache  # the docstrings of fields are parsed from the source, which takes 10 ms a class
-def list_options(cls: type, prefix: str = "") -> Mapping[str, Option]:
+def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
     """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
     hints = get_type_hints(cls, include_extras=True)
-    parsed = docstring_parser.parse_from_object(cls)
-    docs = {param.arg_name: param.description for param in parsed.params}
     options: dict[str, Option] = {}
     for item in dataclasses.fields(cls):
         name = f"{prefix}{item.name}"
-        hint = drop_range(hints[item.name])
+        hint = hints[item.name]
+        if get_origin(hint) is Annotated:  # leave the range out
+            plain, *notes = get_args(hint)
+            hint = Fitted if AUTO in notes else plain
         table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
         if table is not hint:
-            text = describe(docs.get(item.name), item.default)
-            options[name] = Option(name, hint, item.default, text)
+            options[name] = Option(name, hint, item.default, cls)
         if table is not None:
             options |= list_options(table, f"{name}.")
-    return MappingProxyType(options)
-
-
-def describe(doc: str | None, default: Any) -> str:
-    """Return the help of an option: the docstring of its field and its default, on one line."""
-    words = doc.split() if doc is not None else []
-    text = " ".join(words).replace("%", "%%")  # argparse formats it
-    if default is False or default == "" or not isinstance(default, str | int | float):
-        return text
-    return f"{text} (default: {default})"
+    return options
 
 
 SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
             if dataclasses.is_dataclass(cls)}
-OPTIONS = list_options(Config)
+OPTIONS = MappingProxyType(list_options(Config))
 
 
 # Words of other repositories for our options.
@@ -441,41 +420,34 @@ def find_config(name: str | Path) -> Path:
     raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
 
 
-def read_yaml(name: str | Path) -> dict[str, Any]:
-    """Return the layer in a YAML file: a path, or the name of one of ours.
+def read_yaml(file: str | Path) -> dict[str, Any]:
+    """Return the options in a YAML file, by dotted name, each with a value of its type.
 
-    Raises UserError, which names the file, for unknown options and values of another type.
+    `file` is a path, or the name of one of ours. Raises UserError, which names the file, for
+    options that are unknown or there twice, and for values of another type.
     """
-    path = find_config(name)
+    path = find_config(file)
     try:
         table = yaml.load(path.read_text(encoding="utf-8"), Texts)
         if not isinstance(table, dict):
             raise ValueError("it holds no table of options")
-        return read_layer(table)
+        layer: dict[str, Any] = {}
+        for written, value in flatten(table):
+            name = written.replace("-", "_")  # either spelling, as on the command line
+            if name in layer:
+                raise ValueError(f"{name} is there twice")
+            if name == "init_from" and value != "null":
+                raise ValueError("init_from is no option of a file: say --init-from RUN instead")
+            if name in OPTIONS:
+                layer[name] = OPTIONS[name].convert(value)
+            elif name not in SECTIONS or value:  # a section may be empty
+                raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
+        return layer
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
         words = " ".join(str(error).split())
         if names_text(str(path)):
             words += f"; to train on this text, say --data.files {shlex.quote(str(path))}"
         raise UserError(f"{path}: {words}") from None
-
-
-def read_layer(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the options in a table of texts, by dotted name, each with a value of its type.
-
-    Raises ValueError for an option that is unknown or there twice.
-    """
-    layer: dict[str, Any] = {}
-    for written, value in flatten(table):
-        name = written.replace("-", "_")  # either spelling, as on the command line
-        if name in layer:
-            raise ValueError(f"{name} is there twice")
-        if name == "init_from" and value != "null":
-            raise ValueError("init_from is no option of a file: say --init-from RUN instead")
-        if name in OPTIONS:
-            layer[name] = OPTIONS[name].convert(value)
-        elif name not in SECTIONS or value:  # a section may be empty
-            raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
-    return layer
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -526,11 +498,6 @@ class AddLists(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def first_sentence(cls: type) -> str:
-    """Return the first sentence of the docstring of a dataclass, without its stop."""
-    return f"{cls.__doc__}".partition(".")[0]
-
-
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -545,37 +512,33 @@ class Parser(argparse.ArgumentParser):
                          epilog="In the name of an option, - and _ are the same.",
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         self.tables = tables
-        self.options: dict[str, Option] = {}  # those that take a value, by their spelling
+        self.options: dict[str, Option] = {}  # by their spelling
+        sections = tuple(SECTIONS.values()) if config else ()
+        groups = {}
+        for cls in (*tables, *sections):
+            first_sentence = f"{cls.__doc__}".partition(".")[0]
+            groups[cls] = self.add_argument_group(first_sentence)
         for table in tables:
-            self.add_table(table)
-        if config:
-            self.add_config()
-
-    def add_table(self, table: type) -> None:
-        """Add a group with an option for each field of a dataclass."""
-        group = self.add_argument_group(first_sentence(table))
-        for option in list_options(table).values():
-            spelling = f"--{option.name.replace('_', '-')}"
-            if option.hint is bool:
-                group.add_argument(spelling, action="store_true", help=option.help)
-            elif option.hint == list[str]:
-                word = dataclasses.replace(option, hint=str)
-                self.add_option(group, spelling, word, action="append", default=[])
-            else:
-                self.add_option(group, spelling, option, default=option.default)
-
-    def add_config(self) -> None:
-        """Add --config, and an option for each field of Config."""
+            for option in list_options(table).values():
+                spelling = f"--{option.name.replace('_', '-')}"
+                if option.hint is bool:
+                    self.options[spelling] = option
+                    groups[table].add_argument(spelling, action="store_true")
+                elif option.hint == list[str]:
+                    word = dataclasses.replace(option, hint=str)
+                    self.add_option(groups[table], spelling, word, action="append", default=[])
+                else:
+                    self.add_option(groups[table], spelling, option, default=option.default)
+        if not config:
+            return
         self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
         self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
             f"YAML file with any of the options below, or one of ours: {OURS}."))
-        groups = {name: self.add_argument_group(first_sentence(cls))
-                  for name, cls in SECTIONS.items()}
         for name, option in OPTIONS.items():
             if name == "init_from":  # --init-from sets it, and takes the model of that run
                 continue
             is_list = list[str] in (option.hint, *get_args(option.hint))
-            section = name.partition(".")[0]
+            section = SECTIONS.get(name.partition(".")[0])
             self.add_option(groups.get(section, self), f"--{name}", option,
                             action=AddLists if is_list else "store", dest=f"given.{name}",
                             default=argparse.SUPPRESS)
@@ -583,8 +546,15 @@ class Parser(argparse.ArgumentParser):
     def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
         """Add an option that takes a value; `settings` go to argparse's add_argument."""
         self.options[spelling] = option
-        group.add_argument(spelling, type=option.convert, help=option.help,
-                           metavar=show_type(option.hint), **settings)
+        group.add_argument(spelling, type=option.convert, **settings)
+
+    def format_help(self) -> str:
+        """Return the help, with that of the options, which nothing else needs."""
+        for spelling, option in self.options.items():
+            action = self._option_string_actions[spelling]
+            action.help = option.help
+            action.metavar = show_type(option.hint)
+        return super().format_help()
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options. `given` is the layer of the fields of Config that were named."""
@@ -610,7 +580,12 @@ class Parser(argparse.ArgumentParser):
         So a value may begin with a dash, which argparse itself takes for an option. Raises
         UserError for an option without its value, and for a flag with one.
         """
-        spellings = self.list_spellings()
+        spellings: dict[str, argparse.Action] = {}
+        for name, action in self._option_string_actions.items():
+            dashes = name[:2]
+            stem = name[2:]
+            spellings[dashes + stem.replace("_", "-")] = action
+            spellings[dashes + stem.replace("-", "_")] = action
         words: list[str] = []
         rest = deque(argv)
         while rest:
@@ -639,16 +614,6 @@ class Parser(argparse.ArgumentParser):
                                f"{name}={value})")
             words.append(f"{name}={value}")
         return words
-
-    def list_spellings(self) -> dict[str, argparse.Action]:
-        """Return all options by every way to spell them: with dashes or underscores."""
-        spellings: dict[str, argparse.Action] = {}
-        for name, action in self._option_string_actions.items():
-            dashes = name[:2]
-            stem = name[2:]
-            for spelling in (stem.replace("_", "-"), stem.replace("-", "_")):
-                spellings[dashes + spelling] = action
-        return spellings
 
     def explain(self, words: list[str], unknown: list[str]) -> str:
         """Return what is wrong with the words of a command line that no option takes."""

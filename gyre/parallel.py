@@ -4,7 +4,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,9 +48,10 @@ class World:
         Raises UserError where this machine does not have the device, or where several processes
         would share one card.
         """
-        rank = read_integer("RANK", 0)
-        size = read_integer("WORLD_SIZE", 1)
-        local_rank = read_integer("LOCAL_RANK", 0)
+        given = {name: text for name, text in os.environ.items() if text}
+        rank = int(given.get("RANK", 0))
+        size = int(given.get("WORLD_SIZE", 1))
+        local_rank = int(given.get("LOCAL_RANK", 0))
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card for {size} processes: use cuda")
         resolved = resolve_device(device, local_rank)
@@ -136,12 +137,6 @@ class World:
                             f"all were suspended for longer. {first_line(error)}") from error
 
 
-def read_integer(variable: str, default: int) -> int:
-    """Return an environment variable as a number; `default` if it is unset or empty."""
-    text = os.environ.get(variable)
-    return int(text) if text else default
-
-
 ALONE = World(0, 1, torch.device("cpu"))
 
 
@@ -176,8 +171,6 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 # --- a replicated model; gyre/sharding.py has the sharded one -------------------------------------
 
-Initial = Callable[[Transformer], Iterable[tuple[str, Tensor]]]
-
 
 @dataclass
 class Replicated:
@@ -190,15 +183,12 @@ class Replicated:
     pads_micro_batches = False
     """Whether all ranks need equally many forward passes, because they gather weights together."""
 
-    def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool
-    ) -> tuple[Transformer, nn.Module]:
+    def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Return the model on its device, and the module that training calls.
 
-        `initial(model)` yields the first values of weights by name. None: they are loaded next.
+        Its matrices have no values yet. `copy_weights` gives them some.
         """
         model = Transformer(config)
-        copy_weights(model, initial(model) if initial else ())
         model.to(self.world.device)
         if compiled:
             model.compile()  # in place, so that the state dict keeps its names

@@ -8,7 +8,6 @@ only to shard a model.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from itertools import chain
 from typing import cast
 
 import torch
@@ -18,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from gyre.compute import uncompiled
-from gyre.parallel import Initial, Replicated, World, copy_weights
+from gyre.parallel import Replicated, World, copy_weights
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -40,9 +39,7 @@ class Sharded(Replicated):
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
                                                   self.mesh.get_group(name))
 
-    def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool
-    ) -> tuple[Transformer, nn.Module]:
+    def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Shard each block, and then the rest of the model, before any weight takes memory.
 
         There is no precision policy: it would round ALiBi's bias and RoPE's table to bfloat16.
@@ -57,7 +54,7 @@ class Sharded(Replicated):
             fully_shard(layer, mesh=self.mesh)
         fully_shard(model, mesh=self.mesh)
         model.to_empty(device=self.world.device)
-        copy_weights(model, chain(vectors, initial(model) if initial else ()))
+        copy_weights(model, vectors)
         if compiled:
             for layer in model.layers:  # alone: FSDP gathers and frees weights between them
                 layer.compile()

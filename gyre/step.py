@@ -20,9 +20,8 @@ from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
 from gyre.signals import StopSignal
-from model.dropout import derive_seed
 from model.generation import evaluating
-from model.transformer import Transformer
+from model.transformer import Transformer, derive_seed
 
 
 class StepResult(NamedTuple):

@@ -1,11 +1,10 @@
-"""Addressed randomness: a draw is a function of an address and not of what was drawn before.
+"""Dropout without a random stream: a hash of its address decides whether a number is dropped.
 
-`derive_seed` gives every address a random stream. Of dropout, a hash of the row's key, the place in
-the model, the position and the channel decides whether a number is dropped. The mask is therefore
-the same however a batch is split, on any number of processes, on any device, and compiled or not.
+The address is the key of the row, the place in the model, the position and the channel. The mask is
+therefore the same however a batch is split, on any number of processes, on any device, and compiled
+or not.
 """
 
-import hashlib
 from collections.abc import Callable
 
 import torch
@@ -19,15 +18,6 @@ MIX_32 = 0x2C1B3C6D
 
 # Dropout of x (B, T, C) at a place of the model. Places are numbered from 0.
 Drop = Callable[[Tensor, int], Tensor]
-
-
-def derive_seed(*address: object) -> int:
-    """Return the seed of the random stream at an address, such as (seed, name).
-
-    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws.
-    """
-    digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def mix(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from errors import Range, UserError, check_ranges
-from model.dropout import derive_seed
+from model.transformer import derive_seed
 
 BROKEN = -1
 """What `sample` returns instead of a token for logits that are not finite."""

@@ -8,6 +8,7 @@ B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C 
 """
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
-from model.dropout import Drop, derive_seed, make_dropout
+from model.dropout import Drop, make_dropout
 from model.encodings import POSITIONS, check_position, key_dim
 from model.kernels import or_faster
 from model.position import Mask
@@ -341,3 +342,12 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
         return self.logits(self.hidden_states(tokens, *args, **kwargs))
+
+
+def derive_seed(*address: object) -> int:
+    """Return the seed of the random stream at an address, such as (seed, name).
+
+    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws.
+    """
+    digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 import train
-from data.prepare import prepare
+from data.dataset import prepare
 from gyre.build import build, complete, print_setup
 from gyre.compute import Compute, InferenceDtype
 from gyre.load import load as load_run

@@ -47,7 +47,7 @@ from gyre.compute import Compute, matmul_rates, resolve_dtype  # noqa: E402
 from gyre.graphed import GraphedStep, graph_batch  # noqa: E402
 from gyre.optim import Optimizers, orthogonalize  # noqa: E402
 from gyre.options import make_config  # noqa: E402
-from gyre.parallel import Replicated, World  # noqa: E402
+from gyre.parallel import Replicated, World, copy_weights  # noqa: E402
 from gyre.rundir import RunDir  # noqa: E402
 from gyre.step import PendingStep, Progress, Setup, micro_batches, start_step, summed_loss  # noqa: E402
 from model.config import ModelConfig  # noqa: E402
@@ -546,8 +546,8 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
     })
     world = World(0, 1, DEVICE)
     parallelism = Replicated(world)
-    initial = partial(Transformer.draw_matrices, seed=1)
-    model, module = parallelism.wrap(config.model, initial, compiled)
+    model, module = parallelism.wrap(config.model, compiled)
+    copy_weights(model, model.draw_matrices(1))
     data = TokenDataset(file, dtype="uint16", vocab_size=vocab_size, seq_len=LENGTH,
                         batch_size=rows, seed=1)
     setup = Setup(

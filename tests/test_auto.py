@@ -33,10 +33,13 @@ class Second(World):
     def sum(self, *rates: float) -> list[float]:
         return [1.0, 9.0]  # of float32 and bfloat16
 
+    def connect(self):
+        pass  # there is no first process
+
 
 @pytest.fixture
 def decided(workdir, monkeypatch):
-    """Calls `choose_compute` as the second process, which measured the contrary of the first for
+    """Calls `complete` as the second process, which measured the contrary of the first for
     oneDNN and the dtype.
 
     Also gives the configuration that is written, and the FLOPs by which it was decided what to
@@ -54,10 +57,10 @@ def decided(workdir, monkeypatch):
         monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)
         monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
         monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
-        config = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "").config
+        start = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "")
         second = Second(1, 2, ALONE.device, is_main=False)
-        compute = gyre.build.choose_compute(config, second)
-        return compute, gyre.build.record_compute(config, compute), flops
+        start, compute = gyre.build.complete(start, second)
+        return compute, start.config, flops
 
     return decide
 
@@ -244,14 +247,19 @@ class SecondCard(World):
             return [(torch.float16, "float16: an old card"), value]
         return [value, value]
 
+    def connect(self):
+        pass  # there is no first process
+
 
 def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    config = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "").config
+    monkeypatch.setattr(gyre.build, "check_memory", lambda *_: None)
+    start = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "")
     second = SecondCard(1, 2, torch.device("cuda", 1), is_main=False)
-    compute = gyre.build.choose_compute(config, second)
+    start, compute = gyre.build.complete(start, second)
     assert compute.dtype == torch.float16
-    assert gyre.build.record_compute(config, compute).train.dtype == "float16"
+    assert start.config.train.dtype == "float16"
+
 
 def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):
     build_setup(workdir, "--train.steps=9", "--train.compile=false")
@@ -271,7 +279,7 @@ def test_a_run_of_tf32_goes_on_without_it_on_a_cpu(workdir):
     path = train_tiny(workdir, "tf32", "--train.steps=1", "--optim.warmup_steps=0")
     start = resolve(["--resume", str(path), "--train.steps=2"], "")
     on_cuda = replace(start.config.train, tf32=True)
-    gyre.build.check_tf32(replace(start, config=replace(start.config, train=on_cuda)), ALONE)
+    gyre.build.check_start(replace(start, config=replace(start.config, train=on_cuda)), ALONE)
 
 
 def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):

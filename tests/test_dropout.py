@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import random_model
 
-from model.dropout import compute_mask, derive_seed, make_dropout
+from model.dropout import compute_mask, make_dropout
 
 KEYS = torch.tensor([3, 2**61 + 5, 7919, 0, 12345678901])
 T = 64
@@ -98,13 +98,3 @@ def test_each_place_of_the_model_drops_once(monkeypatch):
     monkeypatch.setattr("model.dropout.compute_mask", keep_all)
     random_model(dropout=0.5).train()(TOKENS)
     assert places == [0, 1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.parametrize("one, other", [
-    ((1, 11), (11, 1)), ((1, 11), (1, 1, 1)), (("a", 1), ("a1",))])
-def test_every_address_has_a_random_stream_of_its_own(one, other):
-    assert derive_seed(*one) != derive_seed(*other)
-
-
-def test_a_seed_has_63_bits_of_the_hash_of_its_address():
-    assert derive_seed(0, "wq") == int.from_bytes(bytes.fromhex("3e8b63aba21ee1b6"), "little") >> 1

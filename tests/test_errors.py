@@ -21,7 +21,6 @@ from errors import (
     check_range,
     check_ranges,
     did_you_mean,
-    find_ranges,
     report_errors,
     say,
     starting,
@@ -34,20 +33,22 @@ COMMANDS = ["ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", 
     (Range(ge=1), 1), (Range(ge=1), 10**400), (Range(ge=0, lt=1), 0.0),
     (Range(ge=0, lt=1), math.nextafter(1, 0)), (Range(ge=0, le=1), 1), (Range(gt=0), 5e-324)])
 def test_a_range_contains_what_is_between_its_bounds(allowed, value):
-    assert value in allowed
+    check_range("knob", value, allowed)
 
 
 @pytest.mark.parametrize("allowed, value", [
     (Range(ge=1), 0), (Range(ge=1), -math.inf), (Range(ge=0, lt=1), 1), (Range(ge=0, lt=1), 1.0),
     (Range(ge=0, lt=1), -5e-324), (Range(ge=0, le=1), math.nextafter(1, 2)), (Range(gt=0), 0)])
 def test_a_range_contains_nothing_outside_its_bounds(allowed, value):
-    assert value not in allowed
+    with pytest.raises(UserError, match="^knob must be "):
+        check_range("knob", value, allowed)
 
 
 @pytest.mark.parametrize("allowed", [Range(), Range(ge=0), Range(gt=0, le=1), Range(lt=1)])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_no_range_contains_infinity_or_nan(allowed, value):
-    assert value not in allowed
+    with pytest.raises(UserError, match="^knob must be "):
+        check_range("knob", value, allowed)
 
 
 @pytest.mark.parametrize("allowed, shown", [
@@ -79,10 +80,6 @@ class Knobs:
     steps: Annotated[int | None, Range(ge=1)] = None
     rate: Annotated[float, Range(ge=0, lt=1)] = 0.5
     label: str = ""
-
-
-def test_ranges_are_found_beside_their_fields():
-    assert find_ranges(Knobs) == {"steps": Range(ge=1), "rate": Range(ge=0, lt=1)}
 
 
 def test_the_first_field_out_of_range_is_named():
@@ -243,3 +240,15 @@ def test_a_name_that_begins_so_is_suggested():
 
 def test_nothing_is_suggested_for_what_is_like_no_name():
     assert did_you_mean("xyz", ["small-rope", "tiny-rope"]) == ""
+
+
+@pytest.mark.parametrize("word, name", [
+    ("nope", "stopme"), ("plot", "prompt"), ("prompt", "dropout"), ("port", "prompt")])
+def test_an_unlike_name_is_not_suggested(word, name):
+    assert did_you_mean(word, [name]) == ""
+
+
+@pytest.mark.parametrize("word, name", [
+    ("stpes", "steps"), ("sede", "seed"), ("rum", "run"), ("topk", "top_k"), ("nmae", "name")])
+def test_a_misspelt_name_is_suggested(word, name):
+    assert did_you_mean(word, [name]) == f" (did you mean {name}?)"

@@ -22,7 +22,7 @@ from matplotlib.image import imread
 
 import evaluate
 import export
-from data.dataset import find_prepared
+from data.dataset import find_or_prepare
 from errors import UserError
 from files import write_json
 from gyre import measure
@@ -381,7 +381,7 @@ def test_runs_of_the_same_name_are_shown_by_their_paths():
 @pytest.fixture
 def held_out(runs, tmp_path) -> Path:
     """A file with the validation text of the runs."""
-    prepared = find_prepared(read_config(runs / "rope" / "config.yaml").data)
+    prepared = find_or_prepare(read_config(runs / "rope" / "config.yaml").data)
     assert prepared is not None
     ids = prepared.dataset("val", seq_len=1).read(slice(None))
     file = tmp_path / "held out.txt"

@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM
 import export
 import generate as generate_command
 import train
-from data.prepare import prepare
+from data.dataset import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
 from gyre.options import read_config
@@ -65,6 +65,20 @@ def test_a_source_that_is_no_run_is_refused(tmp_path, capsys):
 
 def test_a_source_that_is_no_folder_is_refused(tmp_path, capsys):
     assert_refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
+
+
+def test_an_import_of_a_run_says_that_it_is_one(tmp_path, capsys):
+    run = make_run(tmp_path).path
+    assert_refused(capsys, "run", run, tmp_path / "new",
+                   f"{run} is a run already, which --to run cannot import: use --run {run} as it "
+                   "is, or export it with --to hf, gguf or web")
+
+
+def test_an_import_of_the_name_of_a_run_says_where_it_is(tmp_path, capsys, monkeypatch):
+    make_run(tmp_path / "runs", "small-rope-s1")
+    monkeypatch.chdir(tmp_path)
+    assert_refused(capsys, "run", "small-rope-s1", tmp_path / "new", "small-rope-s1 is a run "
+                   "already", "use --run runs/small-rope-s1 as it is")
 
 
 def test_a_refused_import_makes_no_folder_above_its_target(tmp_path, capsys):

@@ -77,7 +77,7 @@ def imports_at_once() -> dict[str, set[str]]:
 
 
 # Where a configuration reads itself.
-CHECKS = {"__post_init__", "check", "check_positions", "complete", "complete_model"}
+CHECKS = {"__post_init__", "check", "make_config"}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
         "wandb"}
 

@@ -14,8 +14,8 @@ from disk_faults import cut, file_size_limit, flip_a_bit
 import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
-from data.dataset import find_prepared, locate
-from data.prepare import copy_text, hold_out_end, prepare, read_blocks, split_text
+from data.dataset import find_or_prepare, locate, open_prepared, prepare
+from data.prepare import copy_text, hold_out_end, read_blocks, split_text
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -353,7 +353,8 @@ def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"preparing {folder} once\nnote: 1 of 61 rows have no text in column text (they have no "
         "other columns)\n")
-    assert find_prepared(config(path)) and prepare(config(path))
+    prepare(config(path))
+    find_or_prepare(config(path))
     assert capsys.readouterr().err == ""
 
 
@@ -378,7 +379,7 @@ def test_every_option_of_a_fetched_text_decides_its_folder():
 
 def test_it_is_made_once(corpus, monkeypatch):
     first = prepare(config(corpus))
-    monkeypatch.setattr(prepare_module, "write_files", None)
+    monkeypatch.setattr(dataset_module, "write_files", None)
     assert prepare(config(corpus)) == first
 
 
@@ -414,8 +415,8 @@ def test_another_text_gives_another_folder(corpus):
 def test_a_run_finds_its_data_when_the_text_has_changed(corpus):
     first = prepare(config(corpus))
     jsonl(corpus, DOCUMENTS[1:])
-    assert find_prepared(config(corpus)) is None
-    assert find_prepared(config(corpus), first.manifest["settings"]) == first
+    assert not locate(config(corpus))[0].exists()
+    assert find_or_prepare(config(corpus), first.manifest["settings"]) == first
 
 
 @pytest.fixture
@@ -476,9 +477,10 @@ def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch):
     first = prepare(config(corpus))
     monkeypatch.setattr(dataset_module, "HASHED", 100)
     flip_a_bit(first.folder / "train.bin")
-    assert find_prepared(config(corpus)) == first
+    assert open_prepared(*locate(config(corpus))) == first
     cut(first.folder / "train.bin")
-    assert find_prepared(config(corpus)) is None
+    with pytest.raises(UserError, match="^train.bin was changed$"):
+        open_prepared(*locate(config(corpus)))
 
 
 # Never half there
@@ -496,7 +498,7 @@ def test_a_second_process_waits_for_the_first(corpus, tmp_path, monkeypatch):
         first.close()
 
     monkeypatch.setattr(files, "say", finish)  # of the process without the lock
-    monkeypatch.setattr(prepare_module, "write_files", None)
+    monkeypatch.setattr(dataset_module, "write_files", None)
     assert prepare(config(corpus)).manifest == made.manifest
 
 

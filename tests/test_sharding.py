@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -32,12 +31,11 @@ import train
 from errors import UserError
 from gyre.checkpoint import STATES, write_tensors
 from gyre.optim import Optimizers
-from gyre.parallel import World
+from gyre.parallel import World, copy_weights
 from gyre.rundir import RunDir
 from gyre.sharding import Sharded
 from gyre.signals import StopSignal
 from gyre.step import Setup, token_losses, train_step
-from model.transformer import Transformer
 
 # 27 rows in micro-batches of 6: of four processes, one has fewer of them.
 RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "6"]
@@ -203,8 +201,8 @@ def one_shard(whole: Setup) -> Iterator[Setup]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         sharding = Sharded(whole.world, 1)
-        initial = partial(Transformer.draw_matrices, seed=whole.config.seed)
-        model, module = sharding.wrap(whole.config.model, initial, compiled=False)
+        model, module = sharding.wrap(whole.config.model, compiled=False)
+        copy_weights(model, model.draw_matrices(whole.config.seed))
         yield replace(whole, parallelism=sharding, model=model, module=module,
                       optimizers=Optimizers(model, whole.config.optim, torch.float32))
     finally:

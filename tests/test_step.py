@@ -6,10 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import CPU, build_setup, randn, random_tokens, read_metric, train_tiny
+from conftest import (
+    CPU,
+    build_setup,
+    randn,
+    random_tokens,
+    read_metric,
+    tiny_argv,
+    train_tiny,
+)
 
 from gyre import build
-from gyre.parallel import World
+from gyre.parallel import ALONE, World
+from gyre.start import resolve
 from gyre.step import micro_batches, summed_loss, token_losses, train_step
 from model.encodings import POSITIONS
 from model.transformer import Transformer
@@ -274,8 +283,13 @@ def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
 @pytest.mark.parametrize("dtype, compiled, expected", [
     (torch.float32, False, 12), (torch.bfloat16, False, 12), (torch.float32, True, 8),
     (torch.float16, True, 4)])
-def test_a_compiled_loss_needs_less_memory(dtype, compiled, expected):
-    assert build.count_logit_bytes(dtype, compiled) == expected
+def test_a_compiled_loss_needs_less_memory(workdir, asked_bytes, dtype, compiled, expected):
+    """Of the logits of one more row: 20 tokens, each with 300."""
+    for rows in ("5", "6"):
+        config = resolve(tiny_argv(workdir, "--train.micro_batch_size", rows), "").config
+        build.check_fits(config, ALONE, dtype, compiled)
+    fewer, more = asked_bytes
+    assert more - fewer == expected * 20 * 300
 
 
 def test_blocks_are_computed_again_if_the_configuration_says_so(workdir):

@@ -23,7 +23,7 @@ from conftest import (
 from resumption import EXACT, always, kill_before, last_checkpoint
 
 import train
-from data.dataset import find_prepared
+from data.dataset import find_or_prepare
 from evaluate import list_runs
 from gyre import measure
 from gyre.options import make_config, read_config
@@ -145,7 +145,7 @@ def of_documents(workdir):
 @pytest.fixture(scope="module")
 def losses(of_documents):
     """The losses of its best weights in nats: `text` of targets that are text, `ends` of EOS."""
-    data = find_prepared(read_config(of_documents / "config.yaml").data)
+    data = find_or_prepare(read_config(of_documents / "config.yaml").data)
     ids = data.dataset("val", seq_len=1).read(slice(None))
     nats = target_losses(of_documents)
     is_end = ids[1:] == 2

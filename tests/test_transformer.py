@@ -14,7 +14,7 @@ from model import kernels
 from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.position import alibi_slopes
-from model.transformer import RMSNorm, attend
+from model.transformer import RMSNorm, attend, derive_seed
 
 
 @pytest.mark.parametrize("tie", [True, False])
@@ -175,6 +175,16 @@ def test_each_matrix_starts_from_a_stream_of_its_own():
         if parameter.ndim == 2:
             starts.add(tuple((parameter / parameter.std()).flatten()[:50].tolist()))
     assert len(starts) == 1 + 3 * 7  # embeddings, and seven matrices in each layer
+
+
+@pytest.mark.parametrize("one, other", [
+    ((1, 11), (11, 1)), ((1, 11), (1, 1, 1)), (("a", 1), ("a1",))])
+def test_every_address_has_a_random_stream_of_its_own(one, other):
+    assert derive_seed(*one) != derive_seed(*other)
+
+
+def test_a_seed_has_63_bits_of_the_hash_of_its_address():
+    assert derive_seed(0, "wq") == int.from_bytes(bytes.fromhex("3e8b63aba21ee1b6"), "little") >> 1
 
 
 @pytest.mark.parametrize("changes, words", [

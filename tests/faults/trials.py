@@ -25,8 +25,7 @@ from resumption import last_checkpoint
 from torch import Tensor
 
 import train
-from data.dataset import find_prepared
-from data.prepare import prepare
+from data.dataset import find_or_prepare
 from errors import UserError
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -121,7 +120,7 @@ class Testbed:
             values = self.content(name)
             run = RunDir.open(path)
             config = read_config(path / "config.yaml").data
-            data = find_prepared(config, run.manifest["settings"]) or prepare(config)
+            data = find_or_prepare(config, run.manifest["settings"])
         files = [path / "config.yaml", path / "tokenizer.model", *sorted(data.folder.glob("*.bin"))]
         if "warning" in said.getvalue():
             return None
