@@ -32,7 +32,7 @@ from errors import UserError, say
 from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, writing
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
-BATCH = 1 << 21  # characters of the blocks that are encoded at a time
+BATCH = 1 << 20  # characters of the blocks that are encoded at a time
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -25,6 +25,11 @@ LARGE = 1 << 22  # bytes of text from which the packages below are worth their i
 MAX_UNITS = 1 << 19  # units that are remembered: some 100 MB
 LONGEST_UNIT = 32  # bytes of a unit that is remembered; few longer ones come back
 
+# A new unit takes longer than its text as a part of a long one. If this share of many units is new,
+# such as of random words, the texts are encoded as they are.
+MOST_NEW = 0.25
+MANY = 10_000
+
 ID = np.dtype("uint32")
 TYPECODE = "I"  # the same for `array`, which is faster for a few ids
 CHARACTERS = 0x110000
@@ -147,7 +152,12 @@ class UnitEncoder:
         data = [pyarrow.py_buffer(offsets), pyarrow.py_buffer(whole.encode())]
         units = pyarrow.Array.from_buffers(pyarrow.binary(), len(cuts) - 1, [None, *data])
         numbered = units.dictionary_encode()
-        rows = self._look_up(numbered.dictionary.to_numpy(zero_copy_only=False).tolist())
+        distinct = numbered.dictionary.to_numpy(zero_copy_only=False).tolist()
+        found = list(map(self.known.get, distinct))
+        n_new = found.count(None)
+        if n_new > MANY and n_new > MOST_NEW * len(units):
+            return [np.array(ids, dtype=ID) for ids in self.tokenizer.encode_batch(texts)]
+        rows = self._complete(distinct, found)
         ids, id_ends = join_rows(rows, numbered.indices.to_numpy())
         # The number of units, and thus of ids, before the end of each text.
         places = id_ends[np.searchsorted(cuts, ends)]
@@ -176,9 +186,8 @@ class UnitEncoder:
         np.cumsum(widths, out=offsets[1:])
         return cuts, offsets[cuts]
 
-    def _look_up(self, units: list[bytes]) -> list[bytes]:
-        """Return the ids of different units, and remember them."""
-        found = list(map(self.known.get, units))
+    def _complete(self, units: list[bytes], found: list[bytes | None]) -> list[bytes]:
+        """Return the ids of different units, of which some were found, and remember the others."""
         missing = [unit for unit, row in zip(units, found, strict=True) if row is None]
         encoded = self.tokenizer.encode_batch([unit.decode() for unit in missing])
         new = [array(TYPECODE, ids).tobytes() for ids in encoded]

@@ -93,6 +93,21 @@ def test_a_full_dictionary_learns_again(tokenizer, monkeypatch):
     assert list(encoder.known) == [b"  x"]
 
 
+def test_texts_of_new_words_are_encoded_as_they_are(tokenizer, monkeypatch):
+    monkeypatch.setattr(units, "MANY", 2)
+    encoder = UnitEncoder(tokenizer, classify_characters(tokenizer.path.read_bytes()))
+    text = "aa ab ba bb"
+    assert encoder.encode_batch([text, ""])[0].tolist() == tokenizer.encode(text)
+    assert encoder.known == {}
+
+
+def test_texts_of_few_new_words_are_learned(tokenizer, monkeypatch):
+    monkeypatch.setattr(units, "MANY", 2)
+    encoder = UnitEncoder(tokenizer, classify_characters(tokenizer.path.read_bytes()))
+    encoder.encode_batch(["return" + " return" * 20 + " x"])
+    assert sorted(encoder.known) == [b" return", b" x", b"return"]
+
+
 def test_long_units_are_not_remembered(tokenizer):
     encoder = UnitEncoder(tokenizer, classify_characters(tokenizer.path.read_bytes()))
     encoder.encode_batch(["e" * 33, "e" * 32])
