@@ -13,11 +13,12 @@ import hashlib
 import shutil
 import time
 from array import array
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -25,11 +26,15 @@ from tqdm import tqdm
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
+from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
 from files import json_sha256, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
-BATCH = 64  # blocks that are encoded at a time, on all cores
+BATCH = 1 << 20  # characters of the blocks that are encoded at a time
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 def write_files(
@@ -51,9 +56,12 @@ def write_files(
         else:
             tokenizer = copy_tokenizer(config, folder, fit_vocabulary)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        splits = {split: write_ids(read_blocks(file, spans, f"encoding {split}"),
-                                   folder / f"{split}.bin", tokenizer, dtype)
-                  for split, spans in {"train": train, "val": val}.items()}
+        encode = choose_encoding(tokenizer, count_bytes(train) + count_bytes(val))
+        splits = {}
+        for split, spans in {"train": train, "val": val}.items():
+            blocks = read_blocks(file, spans, f"encoding {split}")
+            path = folder / f"{split}.bin"
+            splits[split] = write_ids(blocks, path, tokenizer, encode, dtype)
     manifest = {
         "settings": settings,
         "text": text,
@@ -264,31 +272,62 @@ def read_blocks(
 
 
 def encode_blocks(
-    blocks: Iterator[tuple[bool, str]], tokenizer: Tokenizer, at_once: int = BATCH
-) -> Iterator[tuple[bool, str, list[int]]]:
+    blocks: Iterable[tuple[bool, str]], encode: Encode, size: int
+) -> Iterator[tuple[bool, str, Ids]]:
     """Yield each block with its ids: (whether a document begins here, its text, its ids).
 
-    So many blocks are encoded `at_once`, on all cores.
+    Blocks are encoded in groups of `size` characters or a little more, two groups at a time.
     """
-    batch = list(islice(blocks, at_once))
-    while batch:
-        rows = tokenizer.encode_batch([text for _, text in batch])
-        for (first, text), ids in zip(batch, rows, strict=True):
+    def encode_group(group: list[tuple[bool, str]]) -> tuple[list[tuple[bool, str]], Sequence[Ids]]:
+        return group, encode([text for _, text in group])
+
+    for group, rows in map_ahead(encode_group, group_blocks(blocks, size)):
+        for (first, text), ids in zip(group, rows, strict=True):
             yield first, text, ids
-        batch = list(islice(blocks, at_once))
+
+
+def group_blocks(
+    blocks: Iterable[tuple[bool, str]], size: int
+) -> Iterator[list[tuple[bool, str]]]:
+    """Yield lists of blocks with at least `size` characters; the last one may have fewer."""
+    group = []
+    n_characters = 0
+    for block in blocks:
+        group.append(block)
+        n_characters += len(block[1])
+        if n_characters >= size:
+            yield group
+            group = []
+            n_characters = 0
+    if group:
+        yield group
+
+
+def map_ahead(function: Callable[[T], U], items: Iterable[T], ahead: int = 2) -> Iterator[U]:
+    """Yield function(item) of each item in order, and compute the next ones in `ahead` threads."""
+    with ThreadPoolExecutor(ahead) as pool:
+        started: deque[Future[U]] = deque()
+        for item in items:
+            started.append(pool.submit(function, item))
+            if len(started) > ahead:
+                yield started.popleft().result()
+        for future in started:
+            yield future.result()
 
 
 def write_ids(
-    blocks: Iterator[tuple[bool, str]], path: Path, tokenizer: Tokenizer, dtype: str
+    blocks: Iterable[tuple[bool, str]], path: Path, tokenizer: Tokenizer, encode: Encode, dtype: str
 ) -> dict[str, int]:
     """Write the ids of a split to a file, and return counts of what is in them."""
     counts = {"documents": 0, "bytes": 0, "tokens": 0}
+    front = np.array([tokenizer.eos_id, *tokenizer.prefix_ids], dtype=dtype)
     with path.open("wb") as file:
-        for first, text, ids in encode_blocks(blocks, tokenizer):
+        for first, text, ids in encode_blocks(blocks, encode, BATCH):
             if first:
-                ids = [tokenizer.eos_id, *tokenizer.prefix_ids, *ids]
+                file.write(front.data)  # tofile() would not raise its last error
                 counts["documents"] += 1
+                counts["tokens"] += len(front)
+            file.write(np.asarray(ids, dtype=dtype).data)
             counts["bytes"] += len(text.encode())
             counts["tokens"] += len(ids)
-            file.write(np.array(ids, dtype=dtype).data)  # tofile() would not raise its last error
     return counts

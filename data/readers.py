@@ -7,7 +7,6 @@ memory.
 
 import codecs
 import csv
-import glob
 import gzip
 import io
 import json
@@ -27,7 +26,7 @@ from errors import UserError, require_modules
 from files import first_line
 
 PIECE = 1 << 20  # bytes of a text file that are read at a time
-ROWS = 1000  # rows of a Parquet file in memory at a time
+ROWS = 100  # rows of a Parquet file in memory at a time
 HEAD = 4096  # bytes at the start of a file that tell what it is
 NEARBY = 20  # characters on each side of a bad byte that are shown
 
@@ -446,22 +445,22 @@ def unlimited_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
-    """Return the rows of a Parquet file, with one column.
+def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file, with one column.
 
-    Raises NoText for a column that is not there or holds no text, before a row is read: if reading
-    ends early, Arrow may crash (apache/arrow issue 45214).
+    `datasets` would read ahead, and hold the whole file in memory. Raises NoText for a column that
+    is not there or holds no text.
     """
-    require_modules("datasets", "pyarrow", advice="write its texts to a .jsonl file")
+    require_modules("pyarrow", advice="write its texts to a .jsonl file")
     from pyarrow import parquet
 
-    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
-    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-        raise no_text(column, types)
-    return import_datasets().load_dataset(
-        "parquet", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
-        columns=[column], batch_size=ROWS,
-    )
+    with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:
+        types = {field.name: str(field.type) for field in file.schema_arrow}
+        if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
+            raise no_text(column, types)
+        for batch in file.iter_batches(ROWS, columns=[column], use_threads=False):
+            for text in batch.column(column).to_pylist():
+                yield {column: text}
 
 
 def import_datasets() -> ModuleType:

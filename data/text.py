@@ -23,7 +23,7 @@ from data.tokenizer import Tokenizer
 # Bytes that are encoded as one string. A cut can change the ids beside it, so blocks are longer
 # than in data/prepare.py: most documents are encoded whole, as other programs encode them.
 BLOCK = 1 << 20
-BATCH = 16  # blocks that are encoded at a time, on all cores
+BATCH = 1 << 23  # characters of the blocks that are encoded at a time, on all cores
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Text:
         ids = array("q")
         separators = array("q")
         blocks = read_blocks(self.file, self.spans, "encoding", BLOCK)
-        for first, _, row in encode_blocks(blocks, tokenizer, BATCH):
+        for first, _, row in encode_blocks(blocks, tokenizer.encode_batch, BATCH):
             if first:
                 starts_stream = not ids and bool(tokenizer.prefix_ids)
                 front = [] if starts_stream else [tokenizer.eos_id]

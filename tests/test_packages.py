@@ -138,7 +138,6 @@ def test_a_study_without_wandb_is_finished_all_the_same(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name, content, module, advice", [
-    ("a.parquet", b"PAR1", "datasets", "write its texts to a .jsonl file"),
     ("a.parquet", b"PAR1", "pyarrow", "write its texts to a .jsonl file"),
     ("a.txt.zst", b"\x28\xb5\x2f\xfd", "pyarrow", "unpack it with unzstd FILE")])
 def test_a_file_that_needs_a_missing_package_is_refused(

@@ -14,6 +14,7 @@ from disk_faults import cut, file_size_limit, flip_a_bit
 import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
+from data import units
 from data.dataset import find_or_prepare, locate, open_prepared, prepare
 from data.prepare import copy_text, hold_out_end, read_blocks, split_text
 from data.sources import SOURCES, DataConfig
@@ -70,7 +71,7 @@ def texts(prepared, split):
 
 
 def test_every_document_is_in_one_split_in_order(corpus, monkeypatch):
-    monkeypatch.setattr(prepare_module, "BATCH", 7)
+    monkeypatch.setattr(prepare_module, "BATCH", 1000)
     prepared = prepare(config(corpus))
     train = texts(prepared, "train")
     val = texts(prepared, "val")
@@ -105,6 +106,16 @@ def test_the_manifest_lists_the_files(corpus):
     assert list(prepared.manifest["files"]) == ["tokenizer.model", "train.bin", "val.bin"]
     assert {path.name for path in prepared.folder.iterdir()} == {
         "manifest.json", "tokenizer.model", "train.bin", "val.bin"}
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_large_text_has_the_ids_of_a_small_one(corpus, monkeypatch, split):
+    """A large one is cut into units, and encoded in several groups."""
+    small = prepare(config(corpus))
+    monkeypatch.setattr(units, "LARGE", 0)
+    monkeypatch.setattr(prepare_module, "BATCH", 1000)
+    large = prepare(config(corpus, prepared=str(corpus.parent / "large")))
+    assert read_ids(large, split).tolist() == read_ids(small, split).tolist()
 
 
 @pytest.fixture

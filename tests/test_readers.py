@@ -7,12 +7,14 @@ import gzip
 import io
 import json
 import lzma
+import sys
 import tarfile
 import zipfile
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from conftest import run_python
 
 from data import readers
 from data.readers import split_documents
@@ -177,6 +179,40 @@ def test_chat_rows_of_a_parquet_file_are_named_as_such(tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(UserError, match="rows are chats.* column 'messages'"):
         read(tmp_path / "a.parquet")
+
+
+@pytest.fixture(scope="module", params=[500, 50_000], ids=["many", "one"])
+def large_parquet(tmp_path_factory, request):
+    """A Parquet file of 250 MB of text, in row groups of so many rows."""
+    path = tmp_path_factory.mktemp("parquet") / "a.parquet"
+    texts = [f"{i:5}" + "word " * 999 for i in range(50_000)]
+    table = pyarrow.table({"text": texts})
+    pyarrow.parquet.write_table(table, path, row_group_size=request.param, use_dictionary=False)
+    return path
+
+
+READ_AND_MEASURE = """
+import sys
+import pyarrow.parquet
+from data.readers import read_rows
+
+def peak():
+    lines = open("/proc/self/status", encoding="utf-8").readlines()
+    return [int(line.split()[1]) for line in lines if line.startswith("VmHWM")][0] // 1024
+
+before = peak()
+n = sum(len(row["text"]) for row in read_rows(sys.argv[1], "text"))
+print(n, peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_parquet_file_is_never_held(large_parquet):
+    """The peak of memory grows by less than 100 MiB, while 250 MB are read."""
+    size, grown = map(int, run_python(READ_AND_MEASURE, large_parquet).split())
+    assert size == 250_000_000
+    assert grown < 100
 
 
 # Bytes

@@ -184,9 +184,8 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
 
 
 def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
-    """If reading stops halfway, Arrow may die of signal 11."""
     pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), tmp_path / "a.parquet")
-    monkeypatch.setattr("datasets.load_dataset", None)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", None)
     with pytest.raises(UserError, match="'text': 'list"):
         texts(files=str(tmp_path / "a.parquet"))
 
