@@ -529,31 +529,35 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
         if peer != "llama.cpp":
-            limit = flops[str(dtype)] / model.flops_per_token(length, key_dim(model))
+            limits = {"limit": flops[str(dtype)] / model.flops_per_token(length, key_dim(model))}
             title = f"training, {rows} x {length}"
-            figures["training"] = measure(training_pace, title, settings, rows * length, limit,
+            figures["training"] = measure(training_pace, title, settings, rows * length, limits,
                                           repeats, training_step, rows, length, on_cuda)
-        limit = length * flops[str(dtype)] / count_prefill_flops(model, length)
+        limits = {"limit": length * flops[str(dtype)] / count_prefill_flops(model, length)}
         title = f"prefill, one prompt of {length}"
-        figures["prefill"] = measure(generating_pace, title, prefilling, PREFILLS * length, limit,
+        figures["prefill"] = measure(generating_pace, title, prefilling, PREFILLS * length, limits,
                                      repeats, prefill, length)
         batches = (1, 8) if peer == "llama.cpp" else (1, 8, 32)
         for batch in batches:
-            limit = batch * copy / count_bytes(model, batch, new_tokens / 2, dtype)
+            limits = find_decoding_limits(
+                model, batch, new_tokens / 2, dtype, copy, flops[str(dtype)])
             title = f"decoding, batch {batch}, {new_tokens} new"
             figures[f"decoding_{batch}"] = measure(
-                generating_pace, title, generating, batch * new_tokens, limit, min(3, repeats),
+                generating_pace, title, generating, batch * new_tokens, limits, min(3, repeats),
                 decoding, batch, new_tokens)
     return figures
 
 
 def measure_part(
     calls: Mapping[Setting, Callable[..., Any]], model: ModelConfig, device: torch.device,
-    pace: Pace, title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
-    make: Callable[..., Call], *arguments: object,
+    pace: Pace, title: str, settings: list[Setting], tokens: int, limits: dict[str, float],
+    repeats: int, make: Callable[..., Call], *arguments: object,
 ) -> dict[str, Any]:
-    """Print and return tokens/s of these settings beside the machine's limit, and how much longer
-    than the others the first call of a compiled one took; where memory is short, its peak too."""
+    """Print and return tokens/s of these settings beside the machine's limits, and how much longer
+    than the others the first call of a compiled one took; where memory is short, its peak too.
+
+    Shares are those of the smallest limit.
+    """
     first: dict[Setting, float] = {}
     for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
         outcome = calls[setting](measure_first, device, pace, make, setting, model, device,
@@ -568,9 +572,11 @@ def measure_part(
     # 0 if the graph of an earlier measurement serves.
     compiling = {str(setting): max(0.0, first[setting] - times[setting])
                  for setting in first if setting.compiled}
-    figures = {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
+    limit = min(limits.values())
+    figures = {"tokens_per_second": rates, "limit": limit, "limits": limits,
+               "compile_seconds": compiling}
     print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
-    for name, rate in (*rates.items(), ("limit", limit)):
+    for name, rate in (*rates.items(), *limits.items()):
         print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
     for name, seconds in compiling.items():
         print(f"  compiling {name}: {seconds:.1f} s", flush=True)
@@ -593,6 +599,23 @@ def count_prefill_flops(config: ModelConfig, length: int) -> float:
     compared = config.n_heads * key_dim(config)
     last = 2 * weights + 2 * length * (compared + heads)  # of each token but the last
     return forward - (length - 1) * last
+
+
+def find_decoding_limits(
+    config: ModelConfig, rows: int, length: float, dtype: torch.dtype, copy: float, flops: float
+) -> dict[str, float]:
+    """Return the tokens/s that reading allows, and those that products allow.
+
+    `length` tokens are in the cache of every row. The machine copies so many bytes/s, and
+    multiplies matrices at so many FLOP/s. A few rows wait for reading, many for products.
+    """
+    width = key_dim(config) + config.head_dim
+    scores_and_values = 2 * length * config.n_layers * config.n_heads * width
+    token_flops = 2 * config.matrix_parameters + scores_and_values
+    return {
+        "limit of bandwidth": rows * copy / count_bytes(config, rows, length, dtype),
+        "limit of products": flops / token_flops,
+    }
 
 
 def count_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:

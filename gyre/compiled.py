@@ -12,9 +12,11 @@ import io
 import os
 import platform
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from zipfile import ZipFile
 
 import torch
@@ -74,7 +76,12 @@ def compile_step(
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
         return compile_graph(step, model, cache, prompt)
-    weights = list(read_tensors(model).values())
+    tensors = read_tensors(model)
+    weights = list(tensors.values())
+    rows, _, capacity, _ = cache.keys[0].shape
+    groups = choose_groups(model, rows)
+    packed: list[Tensor] = []
+    """The matrices of `groups`, once decoding is compiled."""
     packages: dict[tuple[bool, bool], Any] = {}
 
     def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> Any:
@@ -82,6 +89,8 @@ def compile_step(
         kind = (tokens.shape[1] > 1, len(seen) > kernels.LONGEST_SUM)
         if kind not in packages:
             packages[kind] = open_package(model, cache, (weights, tokens, seen))
+            if packages[kind] is not None and not kind[0] and not packed:
+                packed.extend(pack_groups(tensors, groups, rows))
         return packages[kind]
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
@@ -94,13 +103,14 @@ def compile_step(
         package = find_package(cache, tokens, seen)
         if package is None:
             return step(model, tokens, cache)
-        (logits,) = package.run([*weights, tokens, seen, *cache.keys, *cache.values])
+        matrices = packed if length == 1 else []
+        (logits,) = package.run(
+            [*weights, *matrices, tokens, seen, *cache.keys, *cache.values])
         cache.length += length
         return logits
 
     if prompt is None:
         return run
-    rows, _, capacity, _ = cache.keys[0].shape
     tokens = torch.zeros(rows, prompt, dtype=torch.long)
     key = tokens.new_empty(1)
     once = cache.every(samples)
@@ -112,6 +122,28 @@ def compile_step(
         if prompt < n_keys < capacity:
             find_package(cache, tokens[:, :1].contiguous(), key.expand(n_keys))
     return run
+
+
+def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
+    """Return the names of the matrices that are packed to decode so many rows, by groups."""
+    weight = model.tok_embeddings.weight
+    if not kernels.packs_weights(weight.device, weight.dtype, rows):
+        return []
+    groups = kernels.group_matrices(model)
+    if not hasattr(model, "output"):
+        groups.append(["tok_embeddings.weight"])  # tied
+    return groups
+
+
+def pack_groups(
+    tensors: dict[str, Tensor], groups: list[list[str]], rows: int
+) -> list[Tensor]:
+    """Return the packed matrix of each group, of the tensors with these names."""
+    matrices = []
+    for group in groups:
+        parts = [tensors[name] for name in group]
+        matrices.append(kernels.pack_matrices(parts, rows))
+    return matrices
 
 
 def runs_compiled(cache: KVCache, length: int) -> bool:
@@ -193,7 +225,7 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     name = hashlib.sha256(repr((
         model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
-        min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1,
+        min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
         torch.__version__, torch.get_num_threads(),
         torch.backends.cpu.get_cpu_capability(),
@@ -227,7 +259,9 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     """Compile a step for all inputs like these into a file."""
     weights, tokens, seen = inputs
     prefills = tokens.shape[1] > 1
-    traced = TracedStep(model, cache, prefills)
+    groups = [] if prefills else choose_groups(model, len(tokens))
+    traced = TracedStep(model, cache, prefills, groups)
+    packed = traced.stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
     token_sizes: dict[int, Any] = {}
     cache_sizes: dict[int, Any] = {2: any_size}
@@ -248,15 +282,17 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
-                traced, (weights, tokens, seen, cache.keys, cache.values), strict=False,
-                dynamic_shapes=([{} for _ in weights], token_sizes, {0: any_size}, caches, caches),
+                traced, (weights, packed, tokens, seen, cache.keys, cache.values), strict=False,
+                dynamic_shapes=([{} for _ in weights], [{} for _ in packed], token_sizes,
+                                {0: any_size}, caches, caches),
                 # Where the trace holds only if one size is less than another, the package raises
                 # for all others. It checks neither that sizes are equal nor a size against a
                 # constant: `runs_compiled` and `locate_package` see to these.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
-            torch._inductor.aoti_compile_and_package(
-                program, package_path=package, inductor_configs=OPTIONS)
+            with packed_lowering():
+                torch._inductor.aoti_compile_and_package(
+                    program, package_path=package, inductor_configs=OPTIONS)
         unfinished.write_bytes(package.getvalue())
         unfinished.replace(path)
     finally:
@@ -264,28 +300,70 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
         unfinished.unlink(missing_ok=True)
 
 
+@contextmanager
+def packed_lowering() -> Iterator[None]:
+    """Return a context in which Inductor compiles products with packed weights that are inputs.
+
+    Its own lowering insists on constants. The call that it compiles to is the same.
+    """
+    from torch._inductor import mkldnn_ir
+    from torch._inductor.ir import TensorBox
+    from torch._inductor.lowering import lowerings
+
+    def lower_product(*inputs: Any) -> Any:
+        return TensorBox.create(mkldnn_ir.LinearUnary.create(*inputs))
+
+    def lower_product_and_sum(*inputs: Any) -> Any:
+        return TensorBox.create(mkldnn_ir.LinearBinary.create(*inputs))
+
+    operator = torch.ops.mkldnn._linear_pointwise
+    ours = {operator.default: lower_product, operator.binary: lower_product_and_sum}
+    with patch.dict(lowerings, ours):
+        yield
+
+
 class TracedStep(nn.Module):
     """`next_logits` as torch.export takes it: a function of tensors."""
 
-    def __init__(self, model: Transformer, cache: KVCache, prefills: bool):
+    def __init__(
+        self, model: Transformer, cache: KVCache, prefills: bool, groups: list[list[str]]
+    ):
         super().__init__()
         # In a tuple, because its weights are arguments and not those of this module.
         self.models = (model,)
         self.names = list(read_tensors(model))
         self.cache = cache
         self.prefills = prefills
+        self.groups = groups
+
+    def stand_ins(self, weights: list[Tensor]) -> list[Tensor]:
+        """Return what stands for the packed matrices while the step is traced.
+
+        Tracing reads their shapes only. It does not take opaque tensors.
+        """
+        tensors = dict(zip(self.names, weights, strict=True))
+        matrices = []
+        for group in self.groups:
+            n_outputs = sum(len(tensors[name]) for name in group)
+            matrices.append(tensors[group[0]].new_empty(n_outputs, tensors[group[0]].shape[1]))
+        return matrices
 
     def forward(
-        self, weights: list[Tensor], tokens: Tensor, seen: Tensor, keys: list[Tensor],
-        values: list[Tensor],
+        self, weights: list[Tensor], packed: list[Tensor], tokens: Tensor, seen: Tensor,
+        keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
-        """weights: those of `read_tensors`. seen: its length is the number of keys."""
+        """weights: those of `read_tensors`; packed: the matrices of `groups`. seen: its length is
+        the number of keys."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
+        grouped = []
+        for group in self.groups:
+            grouped.append([tensors[name] for name in group])
         model.position.table = tensors.pop("table", None)
         cache = copy.copy(self.cache)
         cache.keys = keys
         cache.values = values
         cache.length = 0 if self.prefills else seen.shape[0] - 1
         last = {"last_only": True}
-        return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]
+        with kernels.products_by_packed(kernels.PackedProducts(grouped, packed)):
+            return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

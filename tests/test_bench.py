@@ -122,12 +122,29 @@ def test_the_limit_of_prefill_needs_the_end_of_one_token_only(figures):
 
 
 @pytest.mark.parametrize("rows", [1, 32])
-def test_the_limit_of_decoding_is_reading(figures, rows):
-    """Of the weights and, for each row, of a cache of on average 4.5 tokens."""
+def test_bandwidth_limits_decoding_to_reading_once(figures, rows):
+    """The weights and, for each row, a cache of on average 4.5 tokens."""
     weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64 + 32 * 300
     cache = 4.5 * 2 * 16
     limit = rows * 3e9 / (4 * (weights + rows * cache))
-    assert figures[f"decoding_{rows}"]["limit"] == pytest.approx(limit)
+    limits = figures[f"decoding_{rows}"]["limits"]
+    assert limits["limit of bandwidth"] == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("rows", [1, 32])
+def test_products_limit_decoding_to_their_rate(figures, rows):
+    """2 FLOPs for each weight, and 2 for each channel of 4.5 keys and of their values."""
+    weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64 + 32 * 300
+    limit = 5e9 / (2 * weights + 2 * 4.5 * (32 + 32))
+    limits = figures[f"decoding_{rows}"]["limits"]
+    assert limits["limit of products"] == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("rows, smaller", [
+    (1, "limit of bandwidth"), (32, "limit of products")])
+def test_the_limit_of_decoding_is_the_smaller_one(figures, rows, smaller):
+    decoding = figures[f"decoding_{rows}"]
+    assert decoding["limit"] == decoding["limits"][smaller]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -170,15 +187,19 @@ def test_processes_measure_both_programs(bench_argv, tmp_path, capsys):
 # --- how it is measured ---------------------------------------------------------------------------
 
 
+LIMITS = {"limit": 16.0, "other limit": 8.0}
+
+
 @pytest.fixture
 def part():
     """The figures of 12 tokens that took 1 s, then 3 s and 40 s; 9 s with compilation, before a
-    round of 8 s that is not counted. The limit is 8 tokens/s."""
+    round of 8 s that is not counted. The limits are 16 and 8 tokens/s."""
     setting = bench.Setting("gyre", True, torch.float32)
     seconds = iter([9.0, 8.0, 1.0, 3.0, 40.0])
     calls = {setting: lambda *_: next(seconds)}
     pace = bench.Pace()
-    return bench.measure_part(calls, None, CPU, pace, "a title", [setting], 12, 8.0, 3, None)
+    return bench.measure_part(calls, None, CPU, pace, "a title", [setting], 12, LIMITS, 3,
+                              None)
 
 
 COMPILED = "gyre, compiled, float32"
@@ -192,9 +213,10 @@ def test_compilation_is_what_the_first_call_takes_longer(part):
     assert part["compile_seconds"] == {COMPILED: 6.0}
 
 
-def test_the_rate_stands_beside_its_share_of_the_limit(capsys, part):
+def test_the_rate_stands_beside_its_share_of_the_smaller_limit(capsys, part):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [*COMPILED.split(), "4", "50", "%"] in rows
+    assert ["limit", "16", "200", "%"] in rows
     assert ["compiling", *f"{COMPILED}:".split(), "6.0", "s"] in rows
 
 
@@ -353,7 +375,8 @@ def part_without_peer():
 
     calls = {ours: call_ours, theirs: lambda *_: "no room"}
     pace = bench.Pace(burst=10, frees=True)
-    return bench.measure_part(calls, None, CPU, pace, "a title", [ours, theirs], 12, 8.0, 3, None)
+    return bench.measure_part(calls, None, CPU, pace, "a title", [ours, theirs], 12, LIMITS, 3,
+                              None)
 
 
 def test_a_setting_that_cannot_run_is_left_out(part_without_peer):

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import random_tokens, run_python, sharp_model
+from conftest import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
@@ -295,6 +295,41 @@ def compute_logits(model, rows, compile):
     cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
     step = compile_step(next_logits, model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
+
+
+needs_bfloat16 = pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_capability(),
+                                    reason="no weights are packed in bfloat16 there")
+
+
+@pytest.mark.slow
+@needs_bfloat16
+def test_packed_decoding_gives_the_logits_of_eager_decoding(kept):
+    """Here wq, wk and wv have inputs of their own, by the hooks of the encoding."""
+    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
+    compiled_logits = compute_logits(model, 5, True)
+    torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)
+    assert len(kept()) == 1
+
+
+@pytest.mark.slow
+@needs_bfloat16
+def test_a_tied_matrix_is_packed_and_looked_up(kept):
+    model = random_model(n_layers=1, tie_embeddings=True)
+    with torch.no_grad():
+        model.tok_embeddings.weight.mul_(10)  # logits reach 5
+    model = model.bfloat16()
+    compiled_logits = compute_logits(model, 5, True)
+    torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)
+    assert len(kept()) == 1
+
+
+@pytest.mark.slow
+def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
+    model = sharp_model(n_layers=1)
+    with kernels.products_by_onednn(True):
+        texts = draw_texts(model, [5] * kernels.MIN_ONEDNN_TOKENS, True)
+        assert texts == draw_texts(model, [5] * kernels.MIN_ONEDNN_TOKENS, False)
+    assert len(kept()) == 1
 
 
 # --- elsewhere, as on a GPU: under autocast -------------------------------------------------------

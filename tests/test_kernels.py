@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import randn
+from conftest import randn, random_model
 
 from model import kernels
 from model.rope import apply_rotary_emb, precompute_freqs_cis
@@ -123,6 +123,59 @@ def test_a_bias_makes_attention_with_repeated_heads_float32():
 @pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
 def test_a_product_by_sums_is_a_product(shape):
     assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))
+
+
+@pytest.mark.parametrize("shape", [(9, 1), (2, 3)])
+def test_a_product_by_columns_is_a_product(shape):
+    assert_equals_plain(kernels.linear_by_columns, F.linear, (*shape, 48), (31, 48))
+
+
+def multiply_packed(x, *weights):
+    """The products of x with each of the weights, which are packed as one matrix."""
+    packed = kernels.PackedProducts([weights], [kernels.pack_matrices(weights, len(x))])
+    return [packed.multiply(x, weight) for weight in weights]
+
+
+def test_packed_products_are_products():
+    """Both add in float32, in other orders."""
+    x = randn(9, 1, 48)
+    first = randn(31, 48, seed=1)
+    second = randn(17, 48, seed=2)
+    found = multiply_packed(x, first, second)
+    expected = [F.linear(x, first), F.linear(x, second)]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_capability(),
+                    reason="oneDNN emulates bfloat16, or refuses it")
+def test_packed_bfloat16_products_are_rounded_once():
+    x = randn(9, 1, 48).bfloat16()
+    weight = randn(31, 48, seed=1).bfloat16()
+    (found,) = multiply_packed(x, weight)
+    expected = F.linear(x.float(), weight.float())
+    # A number of bfloat16 is up to 2**-8 of its size away from the next one.
+    torch.testing.assert_close(found.float(), expected, rtol=2**-8, atol=1e-4)
+
+
+def test_packed_products_follow_their_input():
+    """Of another x they are computed anew, though the matrix is the same."""
+    weight = randn(31, 48, seed=1)
+    packed = kernels.PackedProducts([[weight]], [kernels.pack_matrices([weight], 9)])
+    first = packed.multiply(randn(9, 48), weight)
+    second = packed.multiply(2 * randn(9, 48), weight)
+    torch.testing.assert_close(second, 2 * first, rtol=1e-5, atol=2e-5)
+
+
+def test_matrices_that_read_the_same_are_joined():
+    model = random_model(n_layers=1, tie_embeddings=False)
+    assert kernels.group_matrices(model) == [
+        ["layers.0.attention.wq.weight", "layers.0.attention.wk.weight",
+         "layers.0.attention.wv.weight"],
+        ["layers.0.attention.wo.weight"],
+        ["layers.0.feed_forward.w1.weight", "layers.0.feed_forward.w3.weight"],
+        ["layers.0.feed_forward.w2.weight"],
+        ["output.weight"],
+    ]
 
 
 @pytest.mark.parametrize("outputs", [31, 97])  # the weight's gradient is computed in two ways
@@ -253,7 +306,47 @@ def test_under_autocast_products_are_plain(onednn, compiling, tokens):
 def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
     with torch.no_grad():
         assert choose_product(8) is kernels.linear_by_sums
-        assert choose_product(9) is None
+
+
+def test_compiled_decoding_multiplies_many_rows_by_columns(compiling):
+    with torch.no_grad():
+        assert choose_product(9) is kernels.linear_by_columns
+
+
+def test_compiled_decoding_in_bfloat16_is_not_by_columns(compiling):
+    with torch.no_grad():
+        assert choose_product(9, torch.bfloat16) is None
+
+
+def test_compiled_prefill_is_not_by_columns(compiling):
+    with torch.no_grad():
+        assert kernels.choose_linear(randn(1, 9, 48), randn(31, 48)) is None
+
+
+def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
+    weight = randn(31, 48)
+    packed = kernels.PackedProducts([[weight]], [kernels.pack_matrices([weight], 8)])
+    with torch.no_grad(), kernels.products_by_packed(packed):
+        assert kernels.choose_linear(randn(8, 1, 48), weight) == packed.multiply
+        assert kernels.choose_linear(randn(8, 1, 48), randn(31, 48)) is kernels.linear_by_sums
+
+
+@pytest.mark.parametrize("capability, dtype, rows, expected", [
+    ("AVX512", torch.bfloat16, 5, True), ("AVX512", torch.bfloat16, 4, False),
+    ("AVX2", torch.bfloat16, 5, False), ("AVX512", torch.float32, 32, False)])
+def test_weights_are_packed_where_that_is_faster(
+        capability, dtype, rows, expected, without_onednn, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert kernels.packs_weights(torch.device("cpu"), dtype, rows) is expected
+
+
+def test_weights_are_packed_in_float32_where_onednn_multiplies(onednn):
+    assert kernels.packs_weights(torch.device("cpu"), torch.float32, 16)
+    assert not kernels.packs_weights(torch.device("cpu"), torch.float32, 15)
+
+
+def test_on_a_gpu_no_weights_are_packed(onednn):
+    assert not kernels.packs_weights(torch.device("cuda"), torch.bfloat16, 32)
 
 
 def test_compiled_training_multiplies_few_tokens_plainly(compiling):
