@@ -13,7 +13,8 @@ whatever the configuration says. With --peer llama.cpp, prefill and decoding of 
 parallel sequences) are measured of both programs in these dtypes and in int8 (its q8_0). It is
 llama-cpp-python if that is installed, or else what npm brings. Every subject has a process of its
 own, and they take turns, so that all share the machine's slower minutes. Figures are medians.
-Compilation starts with an empty cache on the disk.
+Compilation starts with an empty cache on the disk. On Linux, the peak memory of each process after
+training is printed too, with its imports.
 
 On CUDA a turn of training is 10 steps in a row, which clip the gradient as train.py does and read
 no loss. Events on the card's queue tell their time. The limit is the rate of 10 matrix products in
@@ -32,6 +33,7 @@ import multiprocessing
 import os
 import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -239,6 +241,17 @@ def measure_turn(device: torch.device, pace: Pace) -> float:
         seconds = measure_seconds(device, call, pace.burst)
     end_turn(pace)
     return seconds
+
+
+def peak_resident_bytes() -> int:
+    """Return the most memory that this process has had so far, imports included; 0 if unknown."""
+    if sys.platform != "linux":
+        return 0
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmHWM:"):
+            kibibytes = int(line.split()[1])
+            return 1024 * kibibytes
+    return 0
 
 
 def end_turn(pace: Pace) -> None:
@@ -533,6 +546,8 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
             title = f"training, {rows} x {length}"
             figures["training"] = measure(training_pace, title, settings, rows * length, limits,
                                           repeats, training_step, rows, length, on_cuda)
+            if not on_cuda:  # of a card, the part has its own
+                figures["training"]["peak_memory_bytes"] = measure_peaks(calls)
         limits = {"limit": length * flops[str(dtype)] / count_prefill_flops(model, length)}
         title = f"prefill, one prompt of {length}"
         figures["prefill"] = measure(generating_pace, title, prefilling, PREFILLS * length, limits,
@@ -587,6 +602,17 @@ def measure_part(
             print(f"  peak memory of {name}: {peak / 1e9:.1f} GB", flush=True)
         figures["peak_memory_bytes"] = peaks
     return figures
+
+
+def measure_peaks(calls: Mapping[Setting, Callable[..., Any]]) -> dict[str, int]:
+    """Print and return the peak memory of each subject's process, in bytes."""
+    peaks: dict[str, int] = {}
+    for setting, call in calls.items():
+        peak = call(peak_resident_bytes)
+        if peak:
+            peaks[str(setting)] = peak
+            print(f"  peak memory of {setting}: {peak / 2**20:,.0f} MiB, imports included")
+    return peaks
 
 
 def count_prefill_flops(config: ModelConfig, length: int) -> float:

@@ -21,6 +21,7 @@ from gyre.options import Config
 from gyre.parallel import Replicated, World
 from gyre.signals import StopSignal
 from model.generation import evaluating
+from model.kernels import or_faster
 from model.transformer import Transformer, derive_seed
 
 
@@ -228,8 +229,8 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
             with setup.compute.autocast():
                 logits = setup.module(x, dropout_keys=keys)
             loss = setup.loss(logits, y)
-            # The loss keeps what its gradient needs, and that is not these logits. So their memory
-            # is free before the backward pass needs as much again.
+            # The loss keeps what its gradient needs. In its plain form that is not the logits, so
+            # their memory is free before the backward pass needs as much again.
             del logits
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
             # the number of processes, because DDP and FSDP average over them.
@@ -272,9 +273,13 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     return batches
 
 
+@or_faster
 def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
     """Return the cross entropy of logits (B, T, V) and targets (B, T) in nats, a scalar in float32,
-    summed over all targets but those that are -100."""
+    summed over all targets but those that are -100.
+
+    The backward pass may overwrite the logits.
+    """
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
 
 

@@ -9,6 +9,7 @@ linear                  linear_by_sums           compiled generation, no autocas
                                                  if oneDNN was measured to be faster
                         linear_by_columns        float32, compiled decoding of more rows on a CPU
                         PackedProducts.multiply  compiled decoding on a CPU, see `packs_weights`
+                        linear_of_few_tensors    eager training on a CPU, of what `gate` returns
 attend                  attend_by_sums           one query, compiled generation: without a mask on a
                                                  CPU, with one on CUDA
                         attend_by_scores         one query, a mask, generation on CUDA
@@ -20,10 +21,13 @@ attend                  attend_by_sums           one query, compiled generation:
 embed                   embed_in_order           compiled training on a CPU
 apply_rotary_emb        rotate_in_reals          compiled
 rms_norm                rms_norm_by_cuda         CUDA, not compiled, x and weight of one dtype
+                        rms_norm_of_few_tensors  eager training in float32 on a CPU
+gate                    gate_of_few_tensors      eager training on a CPU
+summed_loss             loss_by_chunks           eager training on a CPU, of computed logits
 
-The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES picks
-the form for each call. tests/test_kernels.py compares values and gradients of each form with the
-plain one. docs/benchmarks.md has the gain of each.
+The plain forms are in model/transformer.py, model/rope.py and gyre/step.py (the loss), marked
+`@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares values and
+gradients of each form with the plain one. docs/benchmarks.md has the gain of each.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
 """
@@ -38,6 +42,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, library, nn
+from torch.autograd.function import once_differentiable
+from torch.autograd.graph import saved_tensors_hooks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,6 +64,13 @@ def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
+    if trains_eagerly(x) and hasattr(x.grad_fn, "compute_again"):
+        return linear_of_few_tensors
+    return choose_product(x, weight)
+
+
+def choose_product(x: Tensor, weight: Tensor) -> Form | None:
+    """Return the fastest way to multiply these operands, or None for F.linear."""
     device = x.device.type
     # Autocast converts the operands of F.linear, and not those of the faster forms.
     if device not in MAX_SUMMED or torch.is_autocast_enabled(device):
@@ -84,9 +97,23 @@ def suits_onednn(x: Tensor, weight: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return True
     # The operator defines `backward` only; other derivatives would silently be 0.
+    return not takes_other_derivatives()
+
+
+def takes_other_derivatives() -> bool:
+    """Return whether forward-mode or functional derivatives are being taken."""
     if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def trains_eagerly(x: Tensor) -> bool:
+    """Return whether x, on a CPU, gets a gradient by an eager backward pass."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return False
-    return torch._C._functorch.peek_interpreter_stack() is None
+    if x.device.type != "cpu" or not x.requires_grad:
+        return False
+    return not takes_other_derivatives()
 
 
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
@@ -153,11 +180,26 @@ def choose_rotation(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> Form | None:
 
 def choose_norm(x: Tensor, weight: Tensor, eps: float) -> Form | None:
     """Return the faster form of `rms_norm` for these operands, or None."""
+    if trains_eagerly(x):
+        in_float32 = x.dtype == torch.float32 and weight.dtype == torch.float32
+        return rms_norm_of_few_tensors if in_float32 else None
     # The compiler makes one kernel of the plain form, with the operations around it.
     if x.device.type != "cuda" or torch.compiler.is_compiling():
         return None
     # For two dtypes, PyTorch has no kernel either.
     return rms_norm_by_cuda if x.dtype == weight.dtype else None
+
+
+def choose_gate(x: Tensor, y: Tensor) -> Form | None:
+    """Return the form of `gate` that keeps less memory for these operands, or None."""
+    return gate_of_few_tensors if trains_eagerly(x) else None
+
+
+def choose_loss(logits: Tensor, y: Tensor) -> Form | None:
+    """Return the form of `summed_loss` that needs less memory for these operands, or None."""
+    # It overwrites the logits, which nobody misses if they were computed.
+    overwritable = logits.is_contiguous() and not logits.is_leaf
+    return loss_by_chunks if overwritable and trains_eagerly(logits) else None
 
 
 # Keys are names of plain forms.
@@ -167,6 +209,8 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
     "embed": choose_embedding,
     "apply_rotary_emb": choose_rotation,
     "rms_norm": choose_norm,
+    "gate": choose_gate,
+    "summed_loss": choose_loss,
 }
 
 
@@ -405,6 +449,25 @@ library.register_autograd(
 )
 
 
+def linear_of_few_tensors(x: Tensor, weight: Tensor) -> Tensor:
+    """`linear` of what `gate_of_few_tensors` returned, which it does not keep but compute again."""
+    node: Any = x.grad_fn
+    address = x.data_ptr()
+
+    def pack(kept: Tensor) -> Tensor | torch.Size:
+        return kept.shape if kept.data_ptr() == address else kept
+
+    def unpack(packed: Tensor | torch.Size) -> Tensor:
+        if isinstance(packed, Tensor):
+            return packed
+        # The gradient of `gate` comes later, so the node still has its tensors.
+        return node.compute_again(node).view(packed)
+
+    form = choose_product(x, weight)
+    with saved_tensors_hooks(pack, unpack):
+        return F.linear(x, weight) if form is None else form(x, weight)
+
+
 # --- attention ---
 
 
@@ -604,3 +667,130 @@ def rms_norm_by_cuda(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     It rounds to the dtype of x once, after the product with the weight.
     """
     return F.rms_norm(x, weight.shape, weight, eps)
+
+
+class _RmsNormOfFewTensors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, same_x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        scale = torch.rsqrt(same_x.square().mean(-1, keepdim=True) + eps)
+        ctx.save_for_backward(x, weight, scale)
+        return (x * scale).mul_(weight)
+
+    @staticmethod
+    @once_differentiable
+    # pyrefly: ignore[bad-override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        (gradient,) = gradients
+        x, weight, scale = ctx.saved_tensors
+        tokens = tuple(range(x.ndim - 1))
+        for_weight = (x * scale).mul_(gradient).sum(tokens)
+        for_normed = gradient * weight
+        for_scale = (for_normed * x).sum(-1, keepdim=True)
+        for_mean = -0.5 * for_scale * scale.pow(3)
+        for_square = for_mean / x.shape[-1]
+        return for_normed.mul_(scale), x * (2 * for_square), for_weight, None
+
+
+def rms_norm_of_few_tensors(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`rms_norm` in float32, which keeps its input and a number for each token for the gradient.
+
+    The plain form keeps the normalised input too. The values and the gradients are bitwise the
+    same.
+    """
+    # The gradient of x has two parts. PyTorch adds one after the other to that of the residual
+    # stream, as in the plain form: their sum would be rounded differently.
+    return _RmsNormOfFewTensors.apply(x, x, weight, eps)
+
+
+# --- SwiGLU ---
+
+
+class _GateOfFewTensors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        ctx.read = None  # what `read_gate` has returned
+        ctx.compute_again = compute_gate_again  # `linear_of_few_tensors` calls it
+        return F.silu(x).mul_(y)
+
+    @staticmethod
+    @once_differentiable
+    # pyrefly: ignore[bad-override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        x, y, activated = read_gate(ctx)
+        ctx.read = None
+        for_x = torch.ops.aten.silu_backward(gradient * y, x)
+        return for_x, activated * gradient
+
+
+def read_gate(node: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x, y and silu(x) of a node of `_GateOfFewTensors`.
+
+    The product with the gate needs them for its gradient, and then the gate. They are read once,
+    because a block that is computed again (`checkpoint_blocks`) gives them once.
+    """
+    if node.read is None:
+        x, y = node.saved_tensors
+        node.read = (x, y, F.silu(x))
+    return node.read
+
+
+def compute_gate_again(node: Any) -> Tensor:
+    _, y, activated = read_gate(node)
+    return activated * y
+
+
+def gate_of_few_tensors(x: Tensor, y: Tensor) -> Tensor:
+    """`gate`, which keeps its two inputs for the gradient, and computes silu(x) again.
+
+    The values and the gradients are bitwise those of the plain form.
+    """
+    return _GateOfFewTensors.apply(x, y)
+
+
+# --- the loss ---
+
+LOSS_CHUNK = 2**20  # logits, 4 MiB in float32, which the caches hold
+
+
+class _LossByChunks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(logits, y)
+        losses = []
+        for some_logits, some_y in cut_into_chunks(logits, y):
+            losses.append(F.cross_entropy(some_logits.float(), some_y, reduction="none"))
+        # Added up by PyTorch's loss of one class, in its order.
+        log_probabilities = torch.cat(losses).neg_().unsqueeze(1)
+        only_class = y.flatten().clamp(max=0)  # -100 stays
+        return F.nll_loss(log_probabilities, only_class, reduction="sum")
+
+    @staticmethod
+    @once_differentiable
+    # pyrefly: ignore[bad-override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = gradients
+        logits, y = ctx.saved_tensors
+        for some_logits, some_y in cut_into_chunks(logits, y):
+            leaf = some_logits.float().detach().requires_grad_()
+            with torch.enable_grad():
+                loss = F.cross_entropy(leaf, some_y, reduction="sum")
+            (for_logits,) = torch.autograd.grad(loss, leaf, gradient)
+            some_logits.copy_(for_logits)
+        return logits, None
+
+
+def cut_into_chunks(logits: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield logits (B, T, V) and targets (B, T) as views (N, V) and (N,), N tokens at a time."""
+    n_tokens = max(1, LOSS_CHUNK // logits.shape[-1])
+    return zip(logits.flatten(0, 1).split(n_tokens), y.flatten().split(n_tokens), strict=True)
+
+
+def loss_by_chunks(logits: Tensor, y: Tensor) -> Tensor:
+    """`summed_loss` of some tokens after the other, whose gradient overwrites the logits.
+
+    The plain form has three tensors of all logits in memory at once. The values and the gradients
+    are bitwise the same. A second backward pass raises RuntimeError.
+    """
+    return _LossByChunks.apply(logits, y)

@@ -393,6 +393,21 @@ def test_where_memory_is_short_its_peak_is_printed(capsys, part_without_peer):
     assert "  peak memory of gyre, compiled, bfloat16: 3.0 GB\n" in capsys.readouterr().out
 
 
+def test_the_peak_memory_of_each_process_is_printed(capsys):
+    calls = {ALL_SETTINGS[0]: lambda function: 3 * 2**20}
+    assert bench.measure_peaks(calls) == {str(ALL_SETTINGS[0]): 3 * 2**20}
+    assert capsys.readouterr().out == (
+        f"  peak memory of {ALL_SETTINGS[0]}: 3 MiB, imports included\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_the_peak_memory_of_a_process_counts_what_was_freed():
+    before = bench.peak_resident_bytes()
+    del_later = bytearray(b"1") * (2 * before)
+    del del_later
+    assert bench.peak_resident_bytes() > 2 * before
+
+
 @pytest.fixture
 def measured_on_cuda(monkeypatch, capsys):
     """The figures of a GPU on which every call takes half a second, and what is asked of it."""

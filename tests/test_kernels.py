@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from conftest import randn, random_model
 
+from gyre.step import summed_loss
 from model import kernels
 from model.rope import apply_rotary_emb, precompute_freqs_cis
-from model.transformer import attend, linear, rms_norm
+from model.transformer import attend, gate, linear, rms_norm
 
 # --- each form equals the plain one ---------------------------------------------------------------
 
@@ -23,7 +24,7 @@ def gradients(form, *inputs):
     """The output of a form, and its gradient for each of the inputs."""
     leaves = [x.clone().requires_grad_() for x in inputs]
     out = form(*leaves)
-    out.backward(randn(*out.shape, seed=9).to(out.dtype))
+    out.backward(randn(1, *out.shape, seed=9)[0].to(out.dtype))
     return [out.detach(), *(x.grad for x in leaves)]
 
 
@@ -176,6 +177,71 @@ def test_matrices_that_read_the_same_are_joined():
         ["layers.0.feed_forward.w2.weight"],
         ["output.weight"],
     ]
+
+
+def assert_bitwise_plain(form, plain, *inputs):
+    """Values and gradients."""
+    found = gradients(form, *inputs)
+    expected = gradients(plain, *inputs)
+    for tensor, plain_tensor in zip(found, expected, strict=True):
+        assert torch.equal(tensor, plain_tensor)
+
+
+def test_a_norm_of_few_tensors_is_a_norm_bitwise():
+    """Beside a residual stream too, to whose gradient its own is added."""
+    def beside(norm):
+        return lambda x, weight: x + norm(x, weight, 1e-5)
+
+    assert_bitwise_plain(beside(kernels.rms_norm_of_few_tensors), beside(rms_norm.__wrapped__),
+                         randn(3, 7, 48), randn(48, seed=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gate_of_few_tensors_is_a_gate_bitwise(dtype):
+    assert_bitwise_plain(kernels.gate_of_few_tensors, gate.__wrapped__,
+                         randn(3, 7, 48).to(dtype), randn(3, 7, 48, seed=1).to(dtype))
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_a_product_with_a_gate_is_that_product_bitwise(onednn):
+    def multiply_plainly(x, y, weight):
+        product = gate.__wrapped__(x, y)
+        form = kernels.choose_product(product, weight) or F.linear
+        return form(product, weight)
+
+    with kernels.products_by_onednn(onednn):
+        assert_bitwise_plain(lambda x, y, weight: linear(gate(x, y), weight), multiply_plainly,
+                             randn(3, 7, 48), randn(3, 7, 48, seed=1), randn(31, 48, seed=2))
+
+
+def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
+    gated = gate(randn(3, 48).requires_grad_(), randn(3, 48))
+    assert kernels.choose_linear(gated, randn(31, 48)) is kernels.linear_of_few_tensors
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_loss_by_chunks_is_the_loss_bitwise(dtype, monkeypatch):
+    monkeypatch.setattr(kernels, "LOSS_CHUNK", 4 * 50)  # four tokens, and one in the last chunk
+    y = torch.arange(21).view(3, 7)
+    y[1, 2:4] = -100
+    assert_bitwise_plain(lambda logits: kernels.loss_by_chunks(logits * 1, y),
+                         lambda logits: summed_loss.__wrapped__(logits * 1, y),
+                         randn(3, 7, 50).to(dtype))
+
+
+def test_logits_that_are_not_contiguous_are_not_overwritten():
+    """Chunks of them would be copies."""
+    logits = (randn(7, 3, 50).requires_grad_() * 1).transpose(0, 1)
+    assert kernels.choose_loss(logits, torch.zeros(3, 7, dtype=torch.long)) is None
+
+
+def test_a_loss_by_chunks_has_one_backward_pass():
+    """It overwrites the logits by their gradient."""
+    logits = randn(3, 7, 50).requires_grad_() * 1
+    loss = kernels.loss_by_chunks(logits, torch.zeros(3, 7, dtype=torch.long))
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 @pytest.mark.parametrize("outputs", [31, 97])  # the weight's gradient is computed in two ways
@@ -421,7 +487,7 @@ def test_compiled_training_attends_to_one_query_as_a_group(compiling):
 
 def choose_norm(device, dtype):
     """The form of a norm with a weight in float32, of x on this device and in this dtype."""
-    x = SimpleNamespace(device=torch.device(device), dtype=dtype)
+    x = SimpleNamespace(device=torch.device(device), dtype=dtype, requires_grad=False)
     return kernels.choose_norm(x, randn(48), 1e-5)
 
 
@@ -437,6 +503,44 @@ def test_on_cuda_a_norm_of_two_dtypes_is_plain():
 
 def test_on_a_cpu_a_norm_is_plain():
     assert choose_norm("cpu", torch.float32) is None
+
+
+def test_eager_training_keeps_few_tensors_of_a_norm():
+    x = randn(3, 48).requires_grad_()
+    assert kernels.choose_norm(x, randn(48), 1e-5) is kernels.rms_norm_of_few_tensors
+    with torch.no_grad():
+        assert kernels.choose_norm(x, randn(48), 1e-5) is None
+
+
+def test_eager_training_keeps_few_tensors_of_a_gate():
+    x = randn(3, 48).requires_grad_()
+    assert kernels.choose_gate(x, x) is kernels.gate_of_few_tensors
+    with torch.no_grad():
+        assert kernels.choose_gate(x, x) is None
+
+
+def test_compiled_training_leaves_what_is_kept_to_the_compiler(compiling):
+    x = randn(3, 48).requires_grad_()
+    assert kernels.choose_norm(x, randn(48), 1e-5) is None
+    assert kernels.choose_gate(x, x) is None
+    assert kernels.choose_loss(x * 1, x) is None
+
+
+def test_eager_training_computes_the_loss_by_chunks():
+    logits = randn(1, 3, 48).requires_grad_() * 1
+    assert kernels.choose_loss(logits, logits) is kernels.loss_by_chunks
+
+
+def test_logits_that_nothing_computed_are_not_overwritten():
+    logits = randn(1, 3, 48).requires_grad_()
+    assert kernels.choose_loss(logits, logits) is None
+
+
+def test_a_functional_gradient_of_a_gate_is_that_of_pytorch():
+    x = randn(16, 48)
+    found = torch.func.grad(lambda x: gate(x, x).sum())(x)
+    expected = torch.func.grad(lambda x: gate.__wrapped__(x, x).sum())(x)
+    assert torch.equal(found, expected)
 
 
 def test_a_compiled_norm_is_plain(compiling):
