@@ -1,6 +1,7 @@
 """What bench.py prints and writes, and what it measures."""
 
 import io
+import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 from unittest.mock import Mock, call

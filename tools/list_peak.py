@@ -1,7 +1,7 @@
 """List the tensors that an eager training step of bench.yaml has in memory at its peak.
 
-    python tools/list_peak.py float32
-    python tools/list_peak.py bfloat16
+    python -m tools.list_peak float32
+    python -m tools.list_peak bfloat16
 
 It prints MiB, the number of tensors and the outermost operators that allocated them. Weights,
 moments and imports were there before the step, and are not among them.
@@ -18,11 +18,13 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from gyre.compute import Compute
+from gyre.optim import OptimConfig, Optimizers
+from gyre.options import make_config, read_yaml
+from gyre.step import summed_loss
+from model.transformer import Transformer
 
-import bench  # noqa: E402
-from gyre.options import make_config, read_yaml  # noqa: E402
+BENCH = Path(__file__).parent.parent / "configs" / "bench.yaml"
 
 
 def main(dtype: str) -> None:
@@ -40,15 +42,28 @@ def main(dtype: str) -> None:
 
 def profile_step(dtype: torch.dtype) -> list[dict[str, Any]]:
     """Return the profiler's events of a third step, by time."""
-    config = make_config(read_yaml(str(ROOT / "configs" / "bench.yaml")), {})
-    model = replace(config.model, max_positions=config.data.seq_len, dropout=0.0)
-    device = torch.device("cpu")
-    setting = bench.Setting("gyre", False, dtype)
-    with bench.fastest_products(device), TemporaryDirectory() as folder:
-        step = bench.training_step(setting, model, device, config.train.batch_size,
-                                   config.data.seq_len, False)
-        for _ in range(2):
-            step()
+    config = make_config(read_yaml(str(BENCH)), {})
+    sizes = replace(config.model, max_positions=config.data.seq_len, dropout=0.0)
+    model = Transformer(sizes).train()
+    model.init_weights(seed=1)
+    optimizers = Optimizers(model, OptimConfig()).optimizers
+    shape = (2, config.train.batch_size, config.data.seq_len)
+    x, y = torch.randint(sizes.vocab_size, shape)
+    compute = Compute(torch.device("cpu"), dtype)
+
+    def step() -> None:
+        with compute.autocast():
+            logits = model(x)
+        loss = summed_loss(logits, y) / y.numel()
+        del logits
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    for _ in range(2):
+        step()
+    with TemporaryDirectory() as folder:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
             step()
         file = Path(folder, "trace.json")
