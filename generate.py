@@ -388,21 +388,21 @@ def write_texts(
     trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int,
     previous: Step | None = None,
 ) -> tuple[list[list[int]], Speed, Step]:
-    """Print all rows, with `num_samples` for each of `ids`: one as it comes, several at the end.
+    """Print the texts: a single one as it comes, several at the end.
 
-    Says on stderr if a text ends early or is longer than the training rows. Returns the new
-    tokens of every row; the speed, without the time of compiling; and the step, for the next call's
-    `previous`.
+    `rows` has `num_samples` rows for each of `ids`. Says on stderr if a text ends early or is
+    longer than the training rows. Returns the new tokens of every row; the speed, without the time
+    of compiling; and the decoding step, for the next call's `previous`.
     """
     new_tokens = options.max_new_tokens
     if new_tokens is None:
         new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
-    choose_step = compile_batch if options.compile else graph_batch
-    step = choose_step(batch, previous)
+    make_decoding_step = compile_batch if options.compile else graph_batch
+    step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
-    times = [time.perf_counter()]
+    times = [time.perf_counter()]  # then of each token, also of one without a text of its own
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):

@@ -139,22 +139,22 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    stopping = False
+    stopping = False  # whether the step that was read last says that a rank was asked to stop
     while True:
+        taken = progress.step + 1  # steps, once the pending one is counted
         following = None
-        # Of the pending step, counted from 1; so also of the following one, counted from 0.
-        number = progress.step + 1
-        if setup.reads_late and not stopping and not is_due(setup, number, first_save):
-            following = start_step(setup, number)
+        # Not while stopping: the pending step is then the last one.
+        if setup.reads_late and not stopping and not is_due(setup, taken, first_save):
+            following = start_step(setup, taken)
         result = pending.read(since=finished)
         finished = result.finished
+        stopping = result.stopping
         count_step(setup, run, result, bar)
         if following is None:
             asked_to_stop = validate_and_save(setup, run, first_save)
-            if asked_to_stop or number == setup.config.train.steps:
+            if asked_to_stop or taken == setup.config.train.steps:
                 return
-            following = start_step(setup, number)
-        stopping = result.stopping  # then no step is started early, and the next is the last
+            following = start_step(setup, taken)
         pending = following
 
 

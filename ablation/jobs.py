@@ -54,8 +54,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalibrationJob(Job, frozen=True, kw_only=True):
-    """Train one run of the study that this one is beside again, to see whether this machine gives
-    the loss in its record. The result is the loss."""
+    """Repeat a run of another study (`--beside`), to see whether this machine gives the loss in its
+    record. The result is the loss."""
 
     committed: float
     """The loss in its record."""
@@ -85,7 +85,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    worker.stop_of_job = stop  # a worker has one thread, and so one job at a time
+    # A worker has one thread, and so one job at a time. This comes before the next line, as in
+    # `request_stop` the keys come before the stop: so one of the two sees the other.
+    worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
     return do_job(run_training, folder, job, stop)

@@ -115,8 +115,10 @@ def check_start(start: Start, world: World) -> None:
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # As compiled in bfloat16, which needs the least: how the training computes is chosen later.
-    check_fits(config, world, torch.bfloat16, compiled=True)
+    # Numbers that are chosen for the text are at their limits yet, and checked once they are known.
+    if start.draft is None or not start.draft.fitted:
+        # As compiled in bfloat16, which needs the least: how training computes is chosen later.
+        check_fits(config, world, torch.bfloat16, compiled=True)
 
 
 def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:
@@ -165,29 +167,29 @@ def choose_compute(config: Config, world: World) -> Compute:
     tokens = train.batch_size * config.data.seq_len * train.steps
     flops = training_flops(config.model, tokens)
     # Only on a CPU do the rates of a few products tell how long the steps take.
-    estimates = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
+    has_estimate = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
     onednn = train.onednn
     if onednn == "auto":
         onednn = kernels.prefers_onednn(world.device)
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates: dict[torch.dtype, float] = {}
-    if estimates or (on_cpu and train.dtype == "auto"):
+    if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
-    # The function is called for auto on a CPU only, for which both rates were measured.
+    # `resolve_dtype` asks for rates for auto on a CPU only, where both were measured.
     dtype, why = resolve_dtype(train.dtype, world.device,
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
     rate = GUESSED_RATE
     seconds = None
-    if estimates:
+    if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
         rate = flops / seconds
-    # With train.minutes the time is given, and the work is what fits into it.
-    if train.minutes is not None:
+    work = flops
+    if train.minutes is not None:  # the time is given, and the work is what fits into it
         seconds = 60 * train.minutes
-        flops = rate * seconds
-    compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
+        work = rate * seconds
+    compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
     all_compile = all(world.collect(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
         compiled = False

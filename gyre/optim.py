@@ -65,7 +65,8 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     start = config.warmup_steps
-    if config.cooldown is not None:
+    if config.schedule == "wsd":
+        assert config.cooldown is not None, "wsd has one"
         start = max(start, steps - round(config.cooldown * steps))
     progress = max(0, step - start + 1) / max(1, steps - start)
     fall = 1 - progress

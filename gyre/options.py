@@ -1,9 +1,9 @@
 """The configuration of a run, and the command line and YAML that it is read from.
 
 A configuration is made of layers, each over the one before: the defaults of the dataclasses, YAML
-files, the run that training starts from, the command line. A layer is a dict of sections, such as
-{"model": {"dim": 64}, "seed": 2}, or of dotted names, such as {"model.dim": 64, "seed": 2}. One
-function, `Option.convert`, gives every value its type.
+files, the command line. gyre/start.py puts what a run hands on between them. A layer is a dict of
+sections, such as {"model": {"dim": 64}, "seed": 2}, or of dotted names, such as {"model.dim": 64,
+"seed": 2}. One function, `Option.convert`, gives every value its type.
 """
 
 import argparse
@@ -274,12 +274,15 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
         hint = hints[item.name]
         if get_origin(hint) is Annotated:  # leave the range out
             plain, *notes = get_args(hint)
+            # Python merges Annotated[Fitted, Range] into one, Annotated[int, AUTO, Range].
             hint = Fitted if AUTO in notes else plain
-        table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
-        if table is not hint:
+        section = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
+        if section is None:
             options[name] = Option(name, hint, item.default, cls)
-        if table is not None:
-            options |= list_options(table, f"{name}.")
+            continue
+        if section is not hint:  # a section or None, such as model.rope_scaling: null is its value
+            options[name] = Option(name, hint, item.default, cls)
+        options |= list_options(section, f"{name}.")
     return options
 
 
@@ -386,7 +389,7 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
         shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
         as_list = f"give a list, as in {name} '[{shown}]'"
         first = Path(values[0])
-        if not first.exists():
+        if not first.name or not first.exists():  # "." has no name to make a glob of
             return as_list
         pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
         return f"quote a glob, as in {name} '{pattern}', or {as_list}"

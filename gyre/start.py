@@ -119,6 +119,9 @@ def check_together(options: Namespace, argv: list[str]) -> None:
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
+    for option in ("resume", "init_from", "branch_from"):
+        if getattr(options, option) == "":  # such as of a variable of the shell that is not set
+            raise UserError(f"--{option.replace('_', '-')} needs a run, and not an empty name")
     if options.resume and options.branch_from:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")
@@ -174,12 +177,13 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
-    if given.get("train.steps", warmup_steps) < warmup_steps:
-        raise UserError(f"--train.steps {given['train.steps']} would end in the warm-up of "
-                        f"{run.path}, {warmup_steps} steps: give a larger number")
+    steps = given.get("train.steps", warmup_steps)
+    if AUTO not in (steps, warmup_steps) and steps < warmup_steps:
+        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
+                        f"{warmup_steps} steps: give a larger number")
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
-    return Start(config, run.path.name, argv, given, run, run, repeatable=again)
+    return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)
 
 
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:

@@ -85,6 +85,8 @@ class PendingStep:
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
+        # Of the numbers that decided in `start_step` whether weights moved, the other two are
+        # finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,

@@ -376,11 +376,11 @@ def read_metric(path: Path, key: str = "train/loss") -> dict[int, Any]:
     return values
 
 
-def parse_config(*argv: str, base: dict[str, Any] | None = None) -> Config:
+def parse_config(*argv: str) -> Config:
     """The configuration that a command line describes."""
     options = Parser(config=True).parse_args(list(argv))
     files = [read_yaml(file) for file in options.config]
-    return make_config(*files, base or {}, options.given)
+    return make_config(*files, options.given)
 
 
 @pytest.fixture

@@ -267,6 +267,19 @@ def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, meas
     assert measured == []
 
 
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seq_len, checked", [("auto", 0), ("64", 1)])
+def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_len, checked):
+    """Before the text is read, numbers chosen for it are at their largest."""
+    calls = []
+    monkeypatch.setattr(gyre.build, "check_memory", lambda *asked: calls.append(asked))
+    argv = tiny_argv(workdir, f"--data.seq_len={seq_len}", "--train.sample_tokens=0")
+    gyre.build.check_start(resolve(argv, ""), ALONE)
+    assert len(calls) == checked
+
+
 # --- TF32 -----------------------------------------------------------------------------------------
 
 

@@ -343,7 +343,7 @@ TOO_SHORT = "eager: compiling takes longer than it would save in so short a trai
 @pytest.mark.parametrize("name, dtype, flops, reason", [
     ("cpu", torch.bfloat16, 4e13, TOO_SHORT),
     ("cpu", torch.float32, 1e14, TOO_SHORT),  # where bfloat16 would gain more
-    ("cuda", torch.float32, 9e14, TOO_SHORT),
+    ("cuda", torch.float32, 1.9e16, TOO_SHORT), ("cuda", torch.bfloat16, 1.9e16, TOO_SHORT),
     ("mps", torch.float32, 1e30, "eager: compilation is not tried on mps")])
 def test_auto_compiles_no_training_that_it_hardly_shortens(name, dtype, flops, reason):
     assert compute.resolve_compile("auto", torch.device(name), dtype, flops) == (False, reason)
@@ -364,6 +364,13 @@ def compilers(monkeypatch):
 def test_without_a_compiler_nothing_is_compiled(compilers, choice, dtype, flops):
     decided = compute.resolve_compile(choice, CPU, dtype, flops)
     assert decided == (False, "eager: no C++ compiler found")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu_auto_compiles_what_repays_it(monkeypatch, dtype):
+    monkeypatch.setattr(compute, "find_missing", lambda device: None)
+    compiled, _ = compute.resolve_compile("auto", torch.device("cuda"), dtype, 2.1e16)
+    assert compiled is True
 
 
 @pytest.mark.parametrize("choice, dtype, flops", [

@@ -24,6 +24,18 @@ def test_steps_within_the_warm_up_are_refused_in_words(finished, capfd):
     assert f"--train.steps 2 would end in the warm-up of {finished}, 3 steps" in said
 
 
+@pytest.mark.parametrize("option", ["--train.steps", "--optim.warmup_steps"])
+def test_a_resumed_run_chooses_no_number_again(finished, option, capfd):
+    said = error_lines(capfd, train.main, "--resume", finished, option, "auto")[-1]
+    assert f"{option[2:]} auto is for a new run of train.py: give a number" in said
+
+
+@pytest.mark.parametrize("option", ["--resume", "--init-from", "--branch-from"])
+def test_an_empty_name_is_no_new_run(option, capfd):
+    said = error_lines(capfd, train.main, option, "", "--train.steps=2")[-1]
+    assert f"{option} needs a run, and not an empty name" in said
+
+
 def test_a_fine_tuning_that_made_it_worse_says_so(workdir, finished, capfd):
     worse = training_argv(workdir, "--init-from", finished, "--train.steps=3", "--optim.lr=3")
     assert exit_code(train.main, *worse) == 0

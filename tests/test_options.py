@@ -56,18 +56,10 @@ def test_a_later_file_is_over_an_earlier_one(tmp_path):
     assert (config.seed, config.model.dim, config.model.n_heads) == (4, 72, 6)
 
 
-def test_a_run_is_over_a_file(tmp_path):
-    file = write(tmp_path, "model: {dim: 96, n_heads: 6}\nname: file\n")
-    config = parse_config("--config", file, base={"model": {"n_heads": 4, "n_layers": 5},
-                                                  "name": "1e3"})
-    assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 4, 5)
-    assert config.name == "1e3"
-
-
 def test_the_command_line_is_over_all_else(tmp_path):
     file = write(tmp_path, "model: {dim: 96, n_heads: 6}")
     argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
-    model = parse_config(*argv, base={"model": {"n_heads": 4}}).model
+    model = parse_config(*argv).model
     assert (model.dim, model.n_heads, model.head_dim) == (96, 2, 48)
     assert model.position == "sinusoidal"
 
@@ -442,6 +434,12 @@ def test_a_text_without_an_option_is_given_data_files(tmp_path, monkeypatch, arg
         write(tmp_path, "a text", name)
     message = mistake(*argv.split(), parser=Parser(config=True))
     assert message.endswith(f" is no option: did you mean {options}?")
+
+
+def test_a_folder_without_a_name_makes_no_glob():
+    assert mistake("--data.files", ".", "src", parser=Parser(config=True)) == (
+        "--data.files takes one value, and src follows it: give a list, as in --data.files "
+        "'[., src]'")
 
 
 def test_many_texts_without_an_option_are_to_be_quoted_as_a_glob(tmp_path, monkeypatch):
