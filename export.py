@@ -76,7 +76,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def refuse_run(source: Path) -> None:
     """Raise UserError if what is to be imported is a run, by its path or its name under runs/."""
-    for path in (source, Path(LogConfig.runs, source)):
+    paths = [source]
+    if not source.exists():  # else that is meant, whatever runs are called
+        paths.append(Path(LogConfig.runs, source))
+    for path in paths:
         if (path / "run.json").is_file():
             raise UserError(f"{source} is a run already, which --to run cannot import: use "
                             f"--run {shlex.quote(str(path))} as it is, or export it with --to hf, "

@@ -42,12 +42,12 @@ def fetch(package: Package, folder: Path) -> Path:
         raise Unavailable("npm is not installed")
     command = [npm, "pack", package.pinned, "--prefer-offline", "--ignore-scripts",
                "--fetch-retries=1", "--loglevel=error"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8",
-                          errors="replace", check=False)
-    if done.returncode != 0:
-        raise Unavailable(f"npm could not fetch {package.pinned}")
     stem = package.name.removeprefix("@").replace("/", "-")
     tarball = folder / f"{stem}-{package.version}.tgz"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8",
+                          errors="replace", check=False)
+    if done.returncode != 0 or not tarball.is_file():
+        raise Unavailable(f"npm could not fetch {package.pinned}")
     check_tarball(package, tarball)
     return tarball
 

@@ -108,6 +108,10 @@ def check_start(start: Start, world: World) -> None:
     asks_for_tf32 = start.source is None or "train.tf32" in start.given
     if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
         raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
+    optim = config.optim
+    still = optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0)
+    if still and start.source is None:
+        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
     if train.batch_size < world.size:
         raise UserError(f"train.batch_size {train.batch_size} cannot be shared by {world.size} "
                         "processes")
@@ -135,7 +139,7 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     # At least 4 bytes for each parameter, its gradient and one moment.
     size = 12 * config.model.matrix_parameters // shards
     size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
-    size += 4 * config.model.max_positions * key_dim(config.model)  # RoPE's table, or less
+    size += 4 * config.model.max_positions * key_dim(config.model)  # of RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
@@ -276,6 +280,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
+    parallelism.share_weights(model)
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),

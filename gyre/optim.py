@@ -19,9 +19,9 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
-    lr: Annotated[float, Range(gt=0)] = 1e-3
+    lr: Annotated[float, Range(ge=0)] = 1e-3
     """Peak learning rate of AdamW."""
-    muon_lr: Annotated[float | None, Range(gt=0)] = None
+    muon_lr: Annotated[float | None, Range(ge=0)] = None
     """Peak learning rate of Muon, whose update has the rms of an AdamW step. Unset: lr."""
     weight_decay: Annotated[float, Range(ge=0)] = 0.1
     """Decoupled weight decay, on the hidden matrices only."""

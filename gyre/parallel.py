@@ -186,7 +186,8 @@ class Replicated:
     def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Return the model on its device, and the module that training calls.
 
-        Its matrices have no values yet. `copy_weights` gives them some.
+        Its matrices have no values yet: what is computed here with them is thrown away.
+        `copy_weights` gives them some, and `share_weights` comes after it.
         """
         model = Transformer(config)
         model.to(self.world.device)
@@ -206,6 +207,16 @@ class Replicated:
         model.train()
         model.zero_grad()
         return model, module
+
+    def share_weights(self, model: nn.Module) -> None:
+        """Give all ranks the weights of rank 0.
+
+        Others may have drawn them on another kind of processor, or read a newer file. Nothing later
+        would make them equal: DDP averages gradients only.
+        """
+        if self.world.size > 1:
+            for parameter in model.parameters():
+                dist.broadcast(parameter.detach(), src=0)
 
     def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
         """Return the context for one of several micro-batches.

@@ -60,6 +60,9 @@ class Sharded(Replicated):
                 layer.compile()
         return model, model
 
+    def share_weights(self, model: nn.Module) -> None:
+        """Do nothing: every rank has another part."""
+
     def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
         """Average gradients between the groups with the last micro-batch only.
 

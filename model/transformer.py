@@ -76,9 +76,8 @@ def gate(x: Tensor, y: Tensor) -> Tensor:
 
 
 class KVCache:
-    """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
-
-    Keys are as wide as the encoding makes them, see `key_dim`.
+    """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer, of which the
+    keys are as wide as the encoding makes them (`key_dim`).
 
     The keys of a head are adjacent in memory, because attention reads one head after the other.
     `length` is the number of tokens held. `Transformer.hidden_states` advances it after all layers
@@ -176,7 +175,7 @@ class Attention(nn.Module):
         xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
         xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
-        if freqs_cis is not None:  # RoPE
+        if freqs_cis is not None:  # RoPE, or an encoding whose `rotate` may widen both
             xq, xk = self.rotate(xq, xk, freqs_cis)
         xq = xq.transpose(1, 2)  # (B, H, T, D)
         xk = xk.transpose(1, 2)  # (B, H_kv, T, D)

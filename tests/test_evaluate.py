@@ -382,7 +382,6 @@ def test_runs_of_the_same_name_are_shown_by_their_paths():
 def held_out(runs, tmp_path) -> Path:
     """A file with the validation text of the runs."""
     prepared = find_or_prepare(read_config(runs / "rope" / "config.yaml").data)
-    assert prepared is not None
     ids = prepared.dataset("val", seq_len=1).read(slice(None))
     file = tmp_path / "held out.txt"
     file.write_text(prepared.tokenizer.decode(ids.tolist()), encoding="utf-8")

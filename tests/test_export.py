@@ -81,6 +81,13 @@ def test_an_import_of_the_name_of_a_run_says_where_it_is(tmp_path, capsys, monke
                    "already", "use --run runs/small-rope-s1 as it is")
 
 
+def test_a_folder_is_imported_though_a_run_has_its_name(tmp_path, monkeypatch):
+    folder = their_folder(tmp_path)
+    make_run(tmp_path / "runs", folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(export.main, folder.name, "runs/imported", "--to", "run") == 0
+
+
 def test_a_refused_import_makes_no_folder_above_its_target(tmp_path, capsys):
     folder = their_folder(tmp_path)
     edit_json(folder / "config.json", mlp_bias=True)

@@ -158,6 +158,15 @@ def test_ids_after_the_last_position_are_refused(theirs):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ids, refused", [([[1], [1] * 17], "17 ids are more"),
+                                          ([[1], [1], [1]], "3 rows are more")])
+def test_rows_that_the_cache_has_no_room_for_are_refused(theirs, ids, refused):
+    decoder = llama_cpp.Decoder(theirs, 16, rows=2, threads=1)
+    with pytest.raises(ValueError, match=refused):
+        decoder.read(ids)
+
+
+@pytest.mark.slow
 def test_a_file_without_a_model_is_refused(library, tmp_path):
     file = Path(tmp_path, "empty.gguf")
     file.write_bytes(b"GGUF")

@@ -95,9 +95,8 @@ def test_files_on_the_command_line_replace_those_of_a_config(tmp_path):
 
 
 @settings(max_examples=12, deadline=None)
-@given(text=st.text(max_size=9), lr=st.floats(0, 1e300, exclude_min=True),
-       seed=st.integers(0, 2**63 - 1), keep=st.lists(st.integers(1, 1000)),
-       shard=st.sampled_from(["full", 3]))
+@given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
+       keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
 def test_a_configuration_that_is_written_is_read_back_equal(workdir, text, lr, seed, keep, shard):
     texts = [text, "null", "~", "", "1e3", "1:30", "010", "\x85"]
     config = make_config({
@@ -215,7 +214,6 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--train.keep", "[0]"], "does not have"), (["--train.keep", "[5, 1001]"], "does not have"),
     (["--train.shard", "0"], "at least 1, not 0"), (["--seed=-1"], r"\[0, 2\^63\), not -1"),
     (["--data.vocab_size=259"], "data.vocab_size must"), (["--optim.lr=a"], "float, not 'a'"),
-    (["--optim.lr", "0"], r"^optim.lr must be in \(0, inf\), not 0.0$"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),

@@ -112,9 +112,14 @@ def test_the_manifest_lists_the_files(corpus):
 def test_a_large_text_has_the_ids_of_a_small_one(corpus, monkeypatch, split):
     """A large one is cut into units, and encoded in several groups."""
     small = prepare(config(corpus))
+    encoded = []
+    encode_batch = units.UnitEncoder.encode_batch
     monkeypatch.setattr(units, "LARGE", 0)
     monkeypatch.setattr(prepare_module, "BATCH", 1000)
+    monkeypatch.setattr(units.UnitEncoder, "encode_batch",
+                        lambda self, texts: encoded.append(1) or encode_batch(self, texts))
     large = prepare(config(corpus, prepared=str(corpus.parent / "large")))
+    assert len(encoded) > 1
     assert read_ids(large, split).tolist() == read_ids(small, split).tolist()
 
 

@@ -19,6 +19,7 @@ from conftest import (
     CPU,
     build_setup,
     error_lines,
+    model_config,
     read_metric,
     stop_at,
     tiny_argv,
@@ -31,7 +32,7 @@ import train
 from errors import UserError
 from gyre.checkpoint import STATES, write_tensors
 from gyre.optim import Optimizers
-from gyre.parallel import World, copy_weights
+from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.sharding import Sharded
 from gyre.signals import StopSignal
@@ -118,6 +119,25 @@ def test_several_processes_train_as_one_does(workdir, launch_ranks, processes, s
         weights = RunDir.open(several).checkpoints.load_weights(which)
         # Newton and Schulz make small differences larger.
         torch.testing.assert_close(weights, expected, rtol=0, atol=2e-4 if extra == MUON else 2e-5)
+
+
+def share_other_weights() -> None:
+    """A rank whose weights are not those of rank 0, until it shares them."""
+    world = World.from_env("cpu")
+    world.connect()
+    parallelism = Replicated(world)
+    model, _ = parallelism.wrap(model_config(), compiled=False)
+    copy_weights(model, model.draw_matrices(seed=world.rank))
+    parallelism.share_weights(model)
+    sums = world.collect([parameter.sum().item() for parameter in model.parameters()])
+    assert sums[0] == sums[1]
+    world.disconnect()
+
+
+@pytest.mark.slow
+def test_all_ranks_start_with_the_weights_of_the_first(launch_ranks):
+    """On other processors the same seed draws other numbers, and a file may be replaced."""
+    launch_ranks(2, share_other_weights).join()
 
 
 @pytest.mark.slow

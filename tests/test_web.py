@@ -61,8 +61,9 @@ def test_without_npm_the_page_loads_wllama_from_a_cdn(tmp_path, capsys, without_
         capsys.readouterr().err)
 
 
-def test_an_npm_that_fails_is_as_good_as_none(tmp_path, capsys, monkeypatch):
-    put_npm(tmp_path / "bin", monkeypatch, "exit 1")
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_npm_that_brings_nothing_is_as_good_as_none(tmp_path, capsys, monkeypatch, code):
+    put_npm(tmp_path / "bin", monkeypatch, f"exit {code}")
     out = export_to("web", random_run(tmp_path / "runs", "a").path, tmp_path / "out")
     assert settings_of(out)["module"].startswith("https://")
     assert "npm could not fetch @wllama/wllama@3.13.0" in capsys.readouterr().err

@@ -222,9 +222,11 @@ class Model:
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, which gets neither BOS nor EOS, and spells no control token."""
         data = text.encode()
-        room = len(data) + 1  # for a space in front
+        room = 3 * len(data) + 3  # a space, one more of them in front, can be three bytes
         ids = (c_int32 * room)()
         n = self.library.llama_tokenize(self.vocabulary, data, len(data), ids, room, False, False)
+        if n < 0:
+            raise UserError(f"llama.cpp makes {-n} ids of {len(data)} bytes of text")
         return ids[:n]
 
     def ends_texts(self, token: int) -> bool:
@@ -299,8 +301,11 @@ class Decoder:
 
         With `every`, return those after each id (rows * T, V). The next call overwrites them all.
         """
-        end = self.length + len(ids[0])
-        if end > self.positions:  # llama.cpp itself would write outside its memory
+        # llama.cpp itself would write outside its memory.
+        if len(ids) > self.rows:
+            raise ValueError(f"{len(ids)} rows are more than the cache's {self.rows}")
+        end = self.length + max(map(len, ids))
+        if end > self.positions:
             raise ValueError(f"{end} ids are more than the cache's {self.positions} positions")
         batch = self.batch
         n = 0
