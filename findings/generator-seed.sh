@@ -5,8 +5,8 @@
 # Guess before the run: manual_seed accepts 64 bits and initial_seed returns them, so seeds that
 #     differ give different numbers. (That they might not was suspected beforehand.)
 # Seen: seeds that agree in their lowest 32 bits give the same numbers for ever. Of 200,000 random
-#     64-bit seeds, two pairs meet, as is likely with 32 bits. NumPy uses
-#     all bits.
+#     64-bit seeds, two pairs meet, as is likely with 32 bits. NumPy uses all
+#     bits.
 # For gyre: model/transformer.py makes a generator from 63 bits of a hash of (seed, name). Two of
 #     a hundred tensors meet with a probability of about one in a million.
 set -euo pipefail
