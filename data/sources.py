@@ -70,11 +70,11 @@ class DataConfig:
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
     times. They replace whatever the source was."""
     url: str | None = None
-    """Address of such a file, for source url. It is fetched once."""
+    """Address of such a file. It is fetched once. Makes url of the source stdlib."""
     sha256: str | None = None
     """SHA-256 that the file of data.url must have, in lowercase hexadecimal digits; unset: any."""
     hub: str | None = None
-    """Id of a data set on the Hugging Face Hub, for source hub."""
+    """Id of a data set on the Hugging Face Hub. Makes hub of the source stdlib."""
     hub_config: str | None = None
     """Configuration of the Hub data set, where it has several."""
     hub_split: str = "train"
@@ -105,6 +105,9 @@ class DataConfig:
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
     def __post_init__(self) -> None:
+        named = [source for source in ("url", "hub") if getattr(self, source)]
+        if self.source == DataConfig.source and len(named) == 1:
+            object.__setattr__(self, "source", named[0])
         if self.files is not None and self.source in SOURCES:
             # A local copy stands in for a download: --data.files needs no other change.
             unused = {*SOURCES[self.source].options} - {*Files.options}
@@ -310,7 +313,9 @@ def match_files(pattern: str) -> list[str]:
         matches = sorted(glob.glob(pattern, recursive=True))
     paths = [path for path in matches if not os.path.isdir(path)]
     if not paths:
-        raise UserError(f"--data.files {pattern} matches no file")
+        address = re.match("https?://", pattern)
+        hint = f": did you mean --data.url {pattern}?" if address else ""
+        raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
         check_kind(path)
     return paths

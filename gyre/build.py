@@ -332,8 +332,9 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
     """Raise UserError if a branch from the checkpoint of this step of a run has no step left."""
     steps = start.config.train.steps
     if step >= steps:
+        whose = "" if "train.steps" in start.given else ", with which that run was started"
         raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
-                        f"is {steps}: give a larger number, or an earlier step with --at")
+                        f"is {steps}{whose}: give a larger number, or an earlier step with --at")
 
 
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:

@@ -106,6 +106,8 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
         device = devices[0].partition(":")[0]
     if device == "cuda":
         device = f"cuda:{local_rank}"
+    if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:
+        raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
     if device not in devices:
         raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}")
     return torch.device(device)

@@ -321,8 +321,8 @@ HABITS = {
     "max_new_tokens": "length max_length max_tokens n_predict num_tokens",
     "num_samples": "n_samples num_return_sequences",
     "prompt": "input start text",
-    "run": "checkpoint_path ckpt ckpt_path model model_name_or_path model_path",
-    "temperature": "temp",
+    "run": "checkpoint_path ckpt ckpt_path model model_name_or_path model_path out_dir",
+    "temperature": "do_sample temp",
 }
 
 
@@ -577,6 +577,12 @@ class Parser(argparse.ArgumentParser):
                 options.given[name.removeprefix("given.")] = values.pop(name)
         return options
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Return the value of an option from its words. argparse drops one that is `--`."""
+        if action.option_strings and arg_strings == ["--"]:
+            return self._get_value(action, "--")
+        return super()._get_values(action, arg_strings)
+
     def join_values(self, argv: Sequence[str]) -> list[str]:
         """Return the words with every option spelt as it was declared, and joined to its value.
 
@@ -622,6 +628,8 @@ class Parser(argparse.ArgumentParser):
         """Return what is wrong with the words of a command line that no option takes."""
         names = self._option_string_actions
         misspelt = [word.partition("=")[0] for word in unknown if re.match(r"-(?![\d.])", word)]
+        if misspelt == ["--run"] and self._get_positional_actions():
+            return "there is no option --run: name the run without one"
         if misspelt:
             with_hints = [f"{name}{nearest(name, names, elsewhere=True)}" for name in misspelt]
             return f"there is no option {', '.join(with_hints)}"

@@ -113,8 +113,12 @@ def find_run(path: Path, runs: Path) -> Path:
     names = {file.parent.name for file in folder.parent.glob("[!.]*/run.json")}
     if not is_name:
         names = {str(folder.parent / name) for name in names}
-    raise UserError(f"no run folder at {folder}{did_you_mean(str(path), names)}: python "
-                    "evaluate.py lists the runs")
+    nearest = did_you_mean(str(path), names)
+    download = ""
+    if is_name and not nearest:  # it may be the name of a public model
+        download = "; a model of the Hub is the folder that it was downloaded to"
+    raise UserError(f"no run folder at {folder}{nearest}: python evaluate.py lists the runs"
+                    f"{download}")
 
 
 def check_is_run(folder: Path) -> None:

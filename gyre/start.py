@@ -251,6 +251,9 @@ def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *mo
     """
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     for part in (*needed, *more):
-        if attrgetter(part)(config) != attrgetter(part)(saved):
-            raise UserError(f"{part} of {run.path} cannot change on {option}: start a new run for "
-                            "that")
+        if attrgetter(part)(config) == attrgetter(part)(saved):
+            continue
+        if part == "optim":
+            raise UserError(f"optim of {run.path} cannot change on {option}: say --branch-from "
+                            f"{run.path.name} instead, which starts another run where it stands")
+        raise UserError(f"{part} of {run.path} cannot change on {option}: start a new run for that")

@@ -45,7 +45,13 @@ def test_each_process_has_a_card_unless_one_is_named(machine, name, local_rank, 
     assert compute.resolve_device(name, local_rank) == torch.device(card)
 
 
-@pytest.mark.parametrize("name", ["cuda", "mps", "meta"])
+@pytest.mark.parametrize("name", ["gpu", "meta", "cuda:x", ""])
+def test_another_word_is_no_device(name):
+    with pytest.raises(UserError, match=f"^device must be auto, cpu, .*, not {name}$"):
+        compute.resolve_device(name)
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps"])
 def test_a_device_that_is_not_there_is_refused(machine, name):
     machine()
     with pytest.raises(UserError, match=f"{name}.* was asked for, but this machine has cpu"):

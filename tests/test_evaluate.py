@@ -524,7 +524,7 @@ def test_a_file_that_an_unquoted_glob_has_named_is_refused(tmp_path, capsys):
 def test_a_device_that_is_not_there_is_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     error = error_lines(capsys, evaluate.main, "rope", "--device", "meta")[-1]
-    assert "device meta was asked for" in error
+    assert "device must be auto, cpu, cuda, cuda:N or mps, not meta" in error
 
 
 def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatch):

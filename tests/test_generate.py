@@ -538,7 +538,7 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
     ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in .* not -1"),
     ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),
-    ("--prompt x --device meta", "device meta was asked"),
+    ("--prompt x --device meta", "device must be auto"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
     ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])

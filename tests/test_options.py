@@ -434,6 +434,18 @@ def test_a_text_without_an_option_is_given_data_files(tmp_path, monkeypatch, arg
     assert message.endswith(f" is no option: did you mean {options}?")
 
 
+@pytest.mark.parametrize("argv", [["--prompt", "--"], ["--prompt=--"]])
+def test_a_value_may_be_two_dashes(argv):
+    assert words(*argv)["prompt"] == ["--"]
+
+
+def test_where_runs_are_named_without_an_option_it_is_said():
+    parser = Parser()
+    parser.add_argument("runs", nargs="*")
+    assert mistake("--run", "a", parser=parser) == (
+        "there is no option --run: name the run without one")
+
+
 def test_a_folder_without_a_name_makes_no_glob():
     assert mistake("--data.files", ".", "src", parser=Parser(config=True)) == (
         "--data.files takes one value, and src follows it: give a list, as in --data.files "

@@ -203,7 +203,8 @@ def refused(path):
     ("runs/small-rope", "no run folder at runs/small-rope (did you mean runs/small-rope-s1?): "
      "python evaluate.py lists the runs"),
     ("else/small-rope", "no run folder at else/small-rope: python evaluate.py lists the runs"),
-    ("nothing", "no run folder at runs/nothing: python evaluate.py lists the runs")])
+    ("gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs; a model of the Hub is "
+     "the folder that it was downloaded to")])
 def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, message):
     monkeypatch.chdir(tmp_path)
     new_run("small-rope-s1")

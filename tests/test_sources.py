@@ -417,6 +417,16 @@ def test_a_url_is_fetched_once(name):
     assert texts(**options) == [ODD]
 
 
+@pytest.mark.parametrize("option, source", [("url", "url"), ("hub", "hub"), ("column", "stdlib")])
+def test_what_is_fetched_needs_no_name_of_a_source(option, source):
+    assert DataConfig(**{option: "x"}).source == source
+
+
+def test_a_url_among_files_is_told_its_option():
+    with pytest.raises(UserError, match="matches no file: did you mean --data.url http://a/b.txt"):
+        texts(files="http://a/b.txt")
+
+
 def test_each_url_is_a_file_of_its_own():
     """Also where two end with the same name."""
     with serving() as server:

@@ -43,7 +43,8 @@ FIXED = " of .* cannot change on --resume"
 
 @pytest.mark.parametrize("change, words", [
     ("--seed=2", "seed" + FIXED), ("--model.dim=96", "model" + FIXED),
-    ("--optim.lr=1", "optim" + FIXED), ("--data.seq_len=21", "data" + FIXED),
+    ("--optim.lr=1", "optim" + FIXED + ": say --branch-from .* instead"),
+    ("--data.seq_len=21", "data" + FIXED),
     ("--train.batch_size=3", "train.batch_size" + FIXED),
     ("--branch-from=x", "leave one of them out"), ("--name=x", "name" + FIXED),
     ("--config=small", "leave out --init-from and --config"),
