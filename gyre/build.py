@@ -108,10 +108,6 @@ def check_start(start: Start, world: World) -> None:
     asks_for_tf32 = start.source is None or "train.tf32" in start.given
     if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
         raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
-    optim = config.optim
-    still = optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0)
-    if still and start.source is None:
-        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
     if train.batch_size < world.size:
         raise UserError(f"train.batch_size {train.batch_size} cannot be shared by {world.size} "
                         "processes")

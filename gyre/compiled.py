@@ -6,6 +6,7 @@ depends on: shapes and dtypes, the code of the model, torch, and the processor.
 """
 
 import copy
+import functools
 import hashlib
 import inspect
 import io
@@ -80,17 +81,23 @@ def compile_step(
     weights = list(tensors.values())
     rows, _, capacity, _ = cache.keys[0].shape
     groups = choose_groups(model, rows)
-    packed: list[Tensor] = []
-    """The matrices of `groups`, once decoding is compiled."""
-    packages: dict[tuple[bool, bool], Any] = {}
+    packages: dict[tuple[bool, bool], tuple[Any, list[Tensor]]] = {}
 
-    def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> Any:
-        """Return the package for these tokens and len(seen) keys, or None if there can be none."""
+    @functools.cache
+    def pack() -> list[Tensor]:
+        """Return the matrices of `groups`, packed when decoding is first compiled."""
+        return pack_groups(tensors, groups, rows)
+
+    def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
+        """Return the package for these tokens and len(seen) keys, or None if there can be none; and
+        the packed matrices that it takes."""
         kind = (tokens.shape[1] > 1, len(seen) > kernels.LONGEST_SUM)
         if kind not in packages:
-            packages[kind] = open_package(model, cache, (weights, tokens, seen))
-            if packages[kind] is not None and not kind[0] and not packed:
-                packed.extend(pack_groups(tensors, groups, rows))
+            package = open_package(model, cache, (weights, tokens, seen))
+            matrices: list[Tensor] = []
+            if package is not None and tokens.shape[1] == 1:
+                matrices = pack()
+            packages[kind] = package, matrices
         return packages[kind]
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
@@ -100,10 +107,9 @@ def compile_step(
         tokens = tokens.contiguous()
         # A package takes tensors only. The size of this one is the number of keys.
         seen = tokens.new_empty(1).expand(cache.length + length)
-        package = find_package(cache, tokens, seen)
+        package, matrices = find_package(cache, tokens, seen)
         if package is None:
             return step(model, tokens, cache)
-        matrices = packed if length == 1 else []
         (logits,) = package.run(
             [*weights, *matrices, tokens, seen, *cache.keys, *cache.values])
         cache.length += length

@@ -119,9 +119,11 @@ def check_together(options: Namespace, argv: list[str]) -> None:
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
-    for option in ("resume", "init_from", "branch_from"):
-        if getattr(options, option) == "":  # such as of a variable of the shell that is not set
-            raise UserError(f"--{option.replace('_', '-')} needs a run, and not an empty name")
+    runs = {"--resume": options.resume, "--init-from": options.init_from,
+            "--branch-from": options.branch_from}
+    empty = [option for option, run in runs.items() if run == ""]
+    if empty:  # such as by a variable of the shell that is not set
+        raise UserError(f"{empty[0]} needs a run, and not an empty name")
     if options.resume and options.branch_from:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")
@@ -159,6 +161,9 @@ def begin(
     Without a name it is called by its `stem`, its encoding and its seed.
     """
     config = draft.limits
+    optim = config.optim
+    if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
+        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
