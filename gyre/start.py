@@ -92,6 +92,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     """
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given = options.given
+    if "" in (options.resume, options.init_from, options.branch_from):
+        # Of a variable of the shell that is not set, perhaps. A new run is not what was meant.
+        raise UserError("--resume, --init-from and --branch-from take a run, and no empty name")
     check_together(options, argv)
     if options.branch_from:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
@@ -119,11 +122,6 @@ def check_together(options: Namespace, argv: list[str]) -> None:
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
-    runs = {"--resume": options.resume, "--init-from": options.init_from,
-            "--branch-from": options.branch_from}
-    empty = [option for option, run in runs.items() if run == ""]
-    if empty:  # such as by a variable of the shell that is not set
-        raise UserError(f"{empty[0]} needs a run, and not an empty name")
     if options.resume and options.branch_from:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")

@@ -183,6 +183,15 @@ def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
 
 
+def test_the_last_checkpoint_says_of_how_many_steps_a_run_is(new_run):
+    """The one before it is of a command that asked for fewer."""
+    run = new_run("a")
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 12}, "steps": 12})
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 16}, "steps": 300})
+    run.log({"step": 16, "tokens": 16})
+    assert " 16 of 300 " in evaluate.list_runs([run])
+
+
 def test_steps_past_all_checkpoints_are_of_an_unknown_number(new_run):
     run = new_run("a")  # of 1000 steps
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 1000}, "steps": 1000})

@@ -33,7 +33,7 @@ def test_a_resumed_run_chooses_no_number_again(finished, option, capfd):
 @pytest.mark.parametrize("option", ["--resume", "--init-from", "--branch-from"])
 def test_an_empty_name_is_no_new_run(option, capfd):
     said = error_lines(capfd, train.main, option, "", "--train.steps=2")[-1]
-    assert f"{option} needs a run, and not an empty name" in said
+    assert "--resume, --init-from and --branch-from take a run, and no empty name" in said
 
 
 def test_a_fine_tuning_that_made_it_worse_says_so(workdir, finished, capfd):

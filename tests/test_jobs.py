@@ -8,7 +8,7 @@ import pytest
 from conftest import parse_config, tiny_argv
 
 import train
-from ablation import jobs
+from ablation import jobs, record
 from ablation.jobs import (
     Job,
     RecordJob,
@@ -193,3 +193,18 @@ def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):
     save_step(run, 3)
     with pytest.raises(UserError, match="has lost the checkpoints that it kept: remove"):
         measure_runs("rope", 4, "cpu", RunDir.open(run.path))
+
+
+def test_a_record_is_of_the_last_weights(monkeypatch):
+    """The best ones would be chosen by the loss that is reported."""
+    opened = []
+
+    def open_scorer(run, which, device):
+        opened.append(which)
+        raise UserError("seen")
+
+    monkeypatch.setattr(record.measure, "open_scorer", open_scorer)
+    for measure_run in (record.measure_end, record.follow):
+        with pytest.raises(UserError, match="seen"):
+            measure_run(None, 1, "cpu")
+    assert opened == ["last", "last"]

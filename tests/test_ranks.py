@@ -6,8 +6,9 @@ import pytest
 from conftest import CPU, build_setup
 
 import train
-from gyre.parallel import World
+from gyre.parallel import Replicated, World
 from gyre.rundir import RunDir
+from gyre.sharding import Sharded
 
 
 @pytest.fixture
@@ -33,3 +34,19 @@ def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
 def test_a_rank_other_than_0_writes_no_point(tmp_path):
     RunDir(tmp_path, {}, is_main=False).log({"step": 1})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_measures_the_bits_of_all(workdir, monkeypatch):
+    """As many nats come from another rank as from this one, of texts and of their ends."""
+    setup = build_setup(workdir, "--data.separator= ")
+    alone = train.measure_validation(setup)
+    monkeypatch.setattr(World, "sum", lambda self, *values: [2 * value for value in values])
+    measured = train.measure_validation(setup)
+    assert alone["val/eos_share"] > 0
+    assert measured["val/eos_share"] == pytest.approx(alone["val/eos_share"])
+    assert measured["val/bpb"] == pytest.approx(2 * alone["val/bpb"])
+
+
+def test_only_sharded_ranks_take_equally_many_passes():
+    """They gather weights together in each pass, and would wait for a rank that takes fewer."""
+    assert (Sharded.pads_micro_batches, Replicated.pads_micro_batches) == (True, False)
