@@ -174,7 +174,7 @@ def test_jsonl_may_begin_with_a_mark_and_have_empty_lines(tmp_path):
 
 @pytest.mark.parametrize("name, content, words", [
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only 'text' .bool."),
     ("no.txt", None, "no.txt matches no file")])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
     if content is not None:
@@ -186,7 +186,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
 def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), tmp_path / "a.parquet")
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", None)
-    with pytest.raises(UserError, match="'text': 'list"):
+    with pytest.raises(UserError, match="only 'text' .list<"):
         texts(files=str(tmp_path / "a.parquet"))
 
 
@@ -498,7 +498,7 @@ def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path, launch_ranks
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
     with serving() as server:
         *online, column, split = ask(server, *asked, *more)
-    assert "no text in a column 'text', only {'story': " in column
+    assert "no text in a column 'text', only 'story'" in column
     assert "some/stories" in split and "test" in split
     for answers in (online, ask(server, *asked, HF_HUB_OFFLINE="1")):
         got, got_pinned, unknown, missing = answers
