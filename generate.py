@@ -243,7 +243,11 @@ def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any
 def read_prompt(path: str) -> str:
     """Return the text of a file, or of stdin for "-": no newline translated, none stripped. A byte
     order mark at its start is dropped, as from text to train on."""
-    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"--prompt-file {path} cannot be read ({error.strerror}): give a file of "
+                        "text in UTF-8, or - for stdin") from error
     with reading(f"--prompt-file {path}"):
         return decode(raw)
 

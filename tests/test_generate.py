@@ -541,6 +541,8 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
     ("--prompt x --device meta", "device meta was asked"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
+    ("--prompt-file nope.txt", r"prompt-file nope.txt cannot be read \(No such file or directory\): "
+     "give a file of text in UTF-8, or - for stdin"),
     ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
