@@ -257,6 +257,9 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> l
     tokenizer = trained.tokenizer
     if chat is not None:
         return [encode_chat(chat, tokenizer, prompt) for prompt in prompts]
+    if any(prompt.endswith(" ") for prompt in prompts):
+        say("note: a prompt ends with a space, and pieces of the tokenizer begin with one: leave "
+            "the space out, or nonsense may follow")
     if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
         say("note: a prompt begins with the token that begins every text: it is not added again")
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]

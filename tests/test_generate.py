@@ -253,6 +253,13 @@ def test_a_prompt_in_another_encoding_is_refused(tmp_path, content, words):
         script.read_prompt(str(tmp_path / "prompt.txt"))
 
 
+@pytest.mark.parametrize("prompts, notes", [(["x ", "y "], 1), (["x", " y\n"], 0), ([""], 0)])
+def test_a_space_at_the_end_of_a_prompt_is_noted_once(call, prompts, notes):
+    argv = [f"--prompt={prompt}" for prompt in prompts]
+    _, err = call(*argv, "--max-new-tokens", "1")
+    assert err.count("note: a prompt ends with a space, and pieces of the tokenizer begin") == notes
+
+
 # The seeds of the second and the third text of a session of seed 0.
 SECOND = 1911258136983961498
 THIRD = 7840605766364344384
@@ -541,7 +548,7 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
     ("--prompt x --device meta", "device meta was asked"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
-    ("--prompt-file nope.txt", r"prompt-file nope.txt cannot be read \(No such file or directory\): "
+    ("--prompt-file nope.txt", "prompt-file nope.txt cannot be read .No such file or directory.: "
      "give a file of text in UTF-8, or - for stdin"),
     ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
