@@ -48,7 +48,8 @@ COMMANDS = """Each line is a prompt of its own, but for these commands:
     :seed N    draw the texts of another seed, N
     :help      print this
     ::TEXT     the prompt :TEXT
-Ctrl-D ends."""
+    :q         end, as quit, exit and Ctrl-D do"""
+ENDS = ("quit", "exit", ":q")  # lines that end an interactive session, as Ctrl-D does
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -147,7 +148,7 @@ class TextOptions:
     interactive: bool = False
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
     comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
-    lists all commands. Ctrl-D ends."""
+    lists all commands. quit, exit, :q or Ctrl-D ends."""
     max_new_tokens: Annotated[int | None, Range(ge=1)] = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for behind the longest prompt."""
@@ -266,12 +267,13 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> l
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Speed:
-    """Continue the prompts of the command line, then lines of stdin, until Ctrl-D or Ctrl-C.
+    """Continue the prompts of the command line, then lines of stdin, until one of ENDS, Ctrl-D or
+    Ctrl-C.
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
     say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
-        "others; :help lists the commands. Ctrl-D ends.")
+        "others; :help lists the commands. quit, exit, :q or Ctrl-D ends.")
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
@@ -284,6 +286,8 @@ def converse(trained: Trained, options: argparse.Namespace) -> Speed:
         try:
             line = input("> " if terminal else "")
         except (EOFError, KeyboardInterrupt):
+            return session.speed
+        if line.strip() in ENDS:
             return session.speed
         try:
             session.answer(line)
@@ -328,7 +332,7 @@ class Session:
         elif command in (":more", ":help"):
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
-            raise UserError(f"{command} is no command (:more, :seed N, :help); the prompt is "
+            raise UserError(f"{command} is no command (:more, :seed N, :help, :q); the prompt is "
                             f"written :{line}")
 
     def begin(self, prompt: str) -> None:

@@ -361,14 +361,23 @@ def test_help_lists_the_commands(talk):
     assert out == "" and ("    :more      go on with the last text\n"
                           "    :seed N    draw the texts of another seed, N\n"
                           "    :help      print this\n"
-                          "    ::TEXT     the prompt :TEXT\n") in err
+                          "    ::TEXT     the prompt :TEXT\n"
+                          "    :q         end, as quit, exit and Ctrl-D do\n") in err
+
+
+@pytest.mark.parametrize("line", ["quit", "exit", ":q", "quit "])
+def test_a_line_that_says_so_ends_a_session(talk, line, expected, tokenizer):
+    text = tokenizer.decode(expected("x", max_new_tokens=5))
+    out, err = talk("x", line, "y")
+    assert out == f"x{text}\n"
+    assert "quit, exit, :q or Ctrl-D ends.\n" in err
 
 
 @pytest.mark.parametrize("line, message", [
     (":more", ":more goes on with a text, and there is none yet"),
     (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
     (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
-    (":sed 3", ":sed is no command (:more, :seed N, :help); the prompt is written ::sed 3"),
+    (":sed 3", ":sed is no command (:more, :seed N, :help, :q); the prompt is written ::sed 3"),
     (":more 3", ":more takes nothing after it, not '3'")])
 def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):
     out, err = talk(line)
