@@ -480,8 +480,14 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
 
 
 def import_datasets() -> ModuleType:
-    """Return Hugging Face `datasets`, silent: errors reach the user once, as a UserError."""
+    """Return Hugging Face `datasets`, silent with its client of the Hub.
+
+    Errors reach the user once, as a UserError.
+    """
     import datasets
+    import huggingface_hub
 
     datasets.logging.set_verbosity(logging.CRITICAL)
+    # It warns of each of six tries to reach a server.
+    huggingface_hub.logging.set_verbosity(logging.CRITICAL)
     return datasets

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import logging
 import os
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ from pathlib import Path
 from pydoc_data import topics
 from unittest.mock import MagicMock, Mock
 
+import huggingface_hub
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -451,6 +453,16 @@ def test_a_copy_with_another_hash_is_fetched_again(cache, name):
     file.write_bytes(b"changed")
     with pytest.raises(UserError, match="cannot be read"):  # without a network
         texts(**options, sha256=digest)
+
+
+def test_a_server_that_does_not_answer_is_an_error_only(monkeypatch, capsys):
+    """The client of the Hub tries six times."""
+    handler = logging.StreamHandler(sys.stderr)  # its own writes past capsys
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "handlers", [handler])
+    huggingface_hub.logging.set_verbosity_warning()
+    with pytest.raises(UserError, match="http://127.0.0.1:1/a.txt cannot be read: ConnectError"):
+        texts(source="url", url="http://127.0.0.1:1/a.txt")
+    assert capsys.readouterr().err == "fetching http://127.0.0.1:1/a.txt\n"
 
 
 def test_an_address_of_no_text_is_refused_unfetched():
