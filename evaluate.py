@@ -160,8 +160,8 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
     opened = [open_rundir_or_skip(path) for path in sorted(paths)]
     runs = [run for run in opened if run is not None]
     if not runs:
-        raise UserError(f"no run in {folder}/ yet: make one with `python train.py --config "
-                        "small.yaml`")
+        raise UserError(f"no run in {Path(folder).absolute()}/ yet: make one with `python "
+                        "train.py --config small.yaml`")
     return sorted(runs, key=lambda run: run.record["created"])
 
 

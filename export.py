@@ -89,7 +89,7 @@ def refuse_run(source: Path) -> None:
 def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:
     """Write a run in the format `to`, completely or not at all. `dtype` None: the default."""
     layout = "hf" if to == "hf" else "gguf"
-    run = load_for_export(source, layout)
+    run = load_for_export(source, layout, to)
     chosen = dtype
     if chosen is None:
         chosen = web.default_dtype(run) if to == "web" else SAFETENSORS_NAMES[run.dtype].lower()

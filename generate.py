@@ -48,7 +48,8 @@ COMMANDS = """Each line is a prompt of its own, but for these commands:
     :seed N    draw the texts of another seed, N
     :help      print this
     ::TEXT     the prompt :TEXT
-Ctrl-D ends."""
+    :q         end, as quit, exit and Ctrl-D do"""
+ENDS = ("quit", "exit", ":q")  # lines that end an interactive session, as Ctrl-D does
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -147,7 +148,7 @@ class TextOptions:
     interactive: bool = False
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
     comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
-    lists all commands. Ctrl-D ends."""
+    lists all commands. quit, exit, :q or Ctrl-D ends."""
     max_new_tokens: Annotated[int | None, Range(ge=1)] = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for behind the longest prompt."""
@@ -243,7 +244,11 @@ def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any
 def read_prompt(path: str) -> str:
     """Return the text of a file, or of stdin for "-": no newline translated, none stripped. A byte
     order mark at its start is dropped, as from text to train on."""
-    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"--prompt-file {path} cannot be read ({error.strerror}): give a file of "
+                        "text in UTF-8, or - for stdin") from error
     with reading(f"--prompt-file {path}"):
         return decode(raw)
 
@@ -253,18 +258,22 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> l
     tokenizer = trained.tokenizer
     if chat is not None:
         return [encode_chat(chat, tokenizer, prompt) for prompt in prompts]
+    if any(prompt.endswith(" ") for prompt in prompts):
+        say("note: a prompt ends with a space, and pieces of the tokenizer begin with one: leave "
+            "the space out, or nonsense may follow")
     if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
         say("note: a prompt begins with the token that begins every text: it is not added again")
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Speed:
-    """Continue the prompts of the command line, then lines of stdin, until Ctrl-D or Ctrl-C.
+    """Continue the prompts of the command line, then lines of stdin, until one of ENDS, Ctrl-D or
+    Ctrl-C.
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
     say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
-        "others; :help lists the commands. Ctrl-D ends.")
+        "others; :help lists the commands. quit, exit, :q or Ctrl-D ends.")
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
@@ -277,6 +286,8 @@ def converse(trained: Trained, options: argparse.Namespace) -> Speed:
         try:
             line = input("> " if terminal else "")
         except (EOFError, KeyboardInterrupt):
+            return session.speed
+        if line.strip() in ENDS:
             return session.speed
         try:
             session.answer(line)
@@ -321,7 +332,7 @@ class Session:
         elif command in (":more", ":help"):
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
-            raise UserError(f"{command} is no command (:more, :seed N, :help); the prompt is "
+            raise UserError(f"{command} is no command (:more, :seed N, :help, :q); the prompt is "
                             f"written :{line}")
 
     def begin(self, prompt: str) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from data.prepare import write_files
 from data.sources import AUTO, SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
-from errors import UserError, say
+from errors import UserError
 from files import atomic_path, json_sha256, locked, read_json, remove, sha256, writing
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
@@ -84,10 +84,10 @@ def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
             return open_prepared(folder, settings)  # another process has made it
         except (OSError, UserError) as reason:
             again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
-            say(f"preparing {folder} {again}")
+            message = f"preparing {folder} {again}"
         with atomic_path(folder) as staging:
             staging.mkdir()
-            write_files(config, settings, staging, fit_vocabulary)
+            write_files(config, settings, staging, fit_vocabulary, message)
             remove(folder)
         return open_prepared(folder, settings)
 

@@ -38,15 +38,17 @@ U = TypeVar("U")
 
 
 def write_files(
-    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool
+    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool, message: str
 ) -> None:
     """Prepare the text of `config` into an empty folder. The manifest comes last.
+
+    `message` is printed once some text was read: a text that is refused has an error only.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
     data.vocab_size. Raises UserError if the text cannot be prepared.
     """
     with TemporaryFile(dir=folder) as file:
-        text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
+        text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file, message)
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
@@ -133,12 +135,12 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
 
 
 def copy_text(
-    documents: Iterable[Iterable[str]], file: BinaryIO
+    documents: Iterable[Iterable[str]], file: BinaryIO, message: str | None = None
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Write all documents to `file`, one after another; empty ones are skipped.
 
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256.
+    bits of its SHA-256. `message` is printed when the first text was read.
     """
     spans = array("q")
     hashes = array("Q")
@@ -150,6 +152,9 @@ def copy_text(
             digest = hashlib.sha256()
             start = file.tell()
             for piece in document:
+                if message is not None:
+                    say(message)
+                    message = None
                 data = piece.encode()
                 digest.update(data)
                 whole.update(data)

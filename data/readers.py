@@ -304,6 +304,13 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
 # --- rows -----------------------------------------------------------------------------------------
 
 
+# A filter of jq: from a chat to its text, one turn after another. Turns have a role and content, or
+# from and value.
+JOIN_TURNS = r'''{text: [.%s[] | "\(.role // .from): \(.content // .value)"] | join("\n")}'''
+# How Python, Arrow and `datasets` call the type of text.
+TEXT_TYPE = r"str|(large_)?string|Value\('(large_)?string'\)"
+
+
 class NoText(UserError):
     """A table has no text in the column that is read."""
 
@@ -314,9 +321,16 @@ def no_text(column: str, columns: Mapping[str, str]) -> NoText:
         if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
             return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
                           "the turns of each row, with their roles, as one text into a .jsonl file "
-                          "with a column 'text'")
-    return NoText(f"it has no text in a column {column!r}, only {dict(columns)}: choose a column "
-                  "of text with --data.column")
+                          f"with a column 'text'; of a .jsonl file, jq -c '{JOIN_TURNS % chat}' "
+                          "FILE > NEW.jsonl does that")
+    names = []
+    for name, kind in columns.items():
+        shown = repr(name)
+        if not re.fullmatch(TEXT_TYPE, kind):
+            shown += f" ({kind})"
+        names.append(shown)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: choose a "
+                  "column of text with --data.column")
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
@@ -372,8 +386,10 @@ def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
             raise UserError("its objects are pretty-printed over several lines, not one object per "
                             "line: run jq -c . FILE > NEW.jsonl") from None
         words = first_line(error)
-        if isinstance(error, json.JSONDecodeError):  # its own line number is always 1
-            words = f"{error.msg} at column {error.colno}"
+        if isinstance(error, json.JSONDecodeError):
+            # The parser takes the line break for white space, and goes on to the line after it.
+            column_number = min(error.pos, len(line.rstrip("\r\n"))) + 1
+            words = f"{error.msg} at column {column_number}"
         raise UserError(f"{place} is no JSON object: {words}") from None
     if not isinstance(value, dict):
         what = JSON_TYPES.get(type(value), "a number")
@@ -464,8 +480,14 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
 
 
 def import_datasets() -> ModuleType:
-    """Return Hugging Face `datasets`, silent: errors reach the user once, as a UserError."""
+    """Return Hugging Face `datasets`, silent with its client of the Hub.
+
+    Errors reach the user once, as a UserError.
+    """
     import datasets
+    import huggingface_hub
 
     datasets.logging.set_verbosity(logging.CRITICAL)
+    # It warns of each of six tries to reach a server.
+    huggingface_hub.logging.set_verbosity(logging.CRITICAL)
     return datasets

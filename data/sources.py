@@ -254,6 +254,7 @@ class Url(Source):
                     hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
         if not path.exists() or digest not in (None, sha256(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
+            say(f"fetching {url}")
             with reading(url, OFFLINE), atomic_path(path) as staging:
                 with staging.open("wb") as file:
                     http_get(url, file)

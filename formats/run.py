@@ -29,14 +29,17 @@ class Exported:
     """That of all weights; float32 where they differ, which holds each of them."""
 
 
-def load_for_export(path: Path, to: Target) -> Exported:
-    """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
+def load_for_export(path: Path, layout: Target, to: str) -> Exported:
+    """The run at `path` with its best weights. UserError where it has no counterpart in `layout`.
+
+    `to` is what the user asked for, which errors name.
+    """
     run = RunDir.open(path)
     path = run.path  # what was given can be a name
     model = read_config(path / "config.yaml").model
     try:
-        refuse_without_counterpart(model, to)
-        names = tensor_names(model, to)
+        refuse_without_counterpart(model, layout)
+        names = tensor_names(model, layout)
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
     weights = run.checkpoints.load_weights()

@@ -7,7 +7,7 @@
 
 import codecs
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
-from errors import UserError
+from errors import UserError, did_you_mean
 from gyre.checkpoint import Convert
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config
@@ -60,8 +60,13 @@ class Trained:
         """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
         `max_new_tokens` unset: see `default_new_tokens`. `sampling` are fields of Sampling, such as
-        temperature=0. Raises UserError where the context has no room or an option has no meaning.
+        temperature=0. Raises UserError where the context has no room or an option has no meaning,
+        and TypeError for a prompt that is no text and for an unknown option.
         """
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt must be text, not {type(prompt).__name__}: call generate once "
+                            "for each text")
+        check_names(sampling)
         stops = stop
         if isinstance(stop, str):
             stops = [stop] if stop else []
@@ -83,6 +88,18 @@ class Trained:
         1 where it has none, which `generate` refuses.
         """
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
+
+
+def check_names(sampling: Iterable[str]) -> None:
+    """Raise TypeError, which lists the options of `generate`, for a name that is none of them."""
+    known = ["max_new_tokens", "seed", "stop", *(option.name for option in fields(Sampling))]
+    for name in sampling:
+        if name in known:
+            continue
+        hint = did_you_mean(name, known)
+        if name == "do_sample":
+            hint = " (for the likeliest tokens, give temperature=0)"
+        raise TypeError(f"generate has no option {name}{hint}: it has {', '.join(known)}")
 
 
 def load(

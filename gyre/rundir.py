@@ -90,8 +90,8 @@ def newest_run(runs: Path) -> Path:
         folders = [checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")]
         with_weights += [folder for folder in folders if (folder / "run.json").is_file()]
     if not with_weights:
-        raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
-                        "--config small.yaml`")
+        raise UserError(f"no run with weights in {runs.absolute()}/ yet: make one with `python "
+                        "train.py --config small.yaml`")
     return max(with_weights, key=lambda run: f"{read_json(run / 'run.json').get('created')}")
 
 

@@ -163,7 +163,7 @@ def test_a_text_in_place_of_a_run_is_said_to_belong_elsewhere(tmp_path, capsys):
 def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
-    assert "no run in runs/ yet" in error_lines(capsys, evaluate.main)[-1]
+    assert f"no run in {Path.cwd()}/runs/ yet" in error_lines(capsys, evaluate.main)[-1]
 
 
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):

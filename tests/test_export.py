@@ -37,9 +37,11 @@ from gyre.rundir import RunDir
 from model.config import RopeScaling
 
 
-def test_a_model_that_a_target_cannot_express_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize("to", ["hf", "gguf", "web"])
+def test_a_model_that_a_target_cannot_express_is_refused(to, tmp_path, capsys):
     run = make_run(tmp_path, "alibi", position="alibi").path
-    assert_refused(capsys, "gguf", run, tmp_path / "out.gguf", str(run), "model.position alibi")
+    words = f"{run} cannot be exported to {to}: model.position alibi"
+    assert_refused(capsys, to, run, tmp_path / "out", words)
 
 
 def test_a_dtype_for_an_import_is_refused(tmp_path, capsys):

@@ -253,6 +253,13 @@ def test_a_prompt_in_another_encoding_is_refused(tmp_path, content, words):
         script.read_prompt(str(tmp_path / "prompt.txt"))
 
 
+@pytest.mark.parametrize("prompts, notes", [(["x ", "y "], 1), (["x", " y\n"], 0), ([""], 0)])
+def test_a_space_at_the_end_of_a_prompt_is_noted_once(call, prompts, notes):
+    argv = [f"--prompt={prompt}" for prompt in prompts]
+    _, err = call(*argv, "--max-new-tokens", "1")
+    assert err.count("note: a prompt ends with a space, and pieces of the tokenizer begin") == notes
+
+
 # The seeds of the second and the third text of a session of seed 0.
 SECOND = 1911258136983961498
 THIRD = 7840605766364344384
@@ -354,14 +361,23 @@ def test_help_lists_the_commands(talk):
     assert out == "" and ("    :more      go on with the last text\n"
                           "    :seed N    draw the texts of another seed, N\n"
                           "    :help      print this\n"
-                          "    ::TEXT     the prompt :TEXT\n") in err
+                          "    ::TEXT     the prompt :TEXT\n"
+                          "    :q         end, as quit, exit and Ctrl-D do\n") in err
+
+
+@pytest.mark.parametrize("line", ["quit", "exit", ":q", "quit "])
+def test_a_line_that_says_so_ends_a_session(talk, line, expected, tokenizer):
+    text = tokenizer.decode(expected("x", max_new_tokens=5))
+    out, err = talk("x", line, "y")
+    assert out == f"x{text}\n"
+    assert "quit, exit, :q or Ctrl-D ends.\n" in err
 
 
 @pytest.mark.parametrize("line, message", [
     (":more", ":more goes on with a text, and there is none yet"),
     (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
     (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
-    (":sed 3", ":sed is no command (:more, :seed N, :help); the prompt is written ::sed 3"),
+    (":sed 3", ":sed is no command (:more, :seed N, :help, :q); the prompt is written ::sed 3"),
     (":more 3", ":more takes nothing after it, not '3'")])
 def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):
     out, err = talk(line)
@@ -541,6 +557,8 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
     ("--prompt x --device meta", "device must be auto"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
+    ("--prompt-file nope.txt", "prompt-file nope.txt cannot be read .No such file or directory.: "
+     "give a file of text in UTF-8, or - for stdin"),
     ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)

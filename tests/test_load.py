@@ -93,6 +93,21 @@ def test_sampling_without_a_meaning_is_refused(model):
         model.generate(PROMPT, top_k=0)
 
 
+def test_a_prompt_that_is_no_text_is_refused(model):
+    with pytest.raises(TypeError, match="prompt must be text, not list"):
+        model.generate(["a", "b"])
+
+
+@pytest.mark.parametrize("name, hint", [
+    ("do_sample", " .for the likeliest tokens, give temperature=0."),
+    ("temprature", " .did you mean temperature.."), ("xyz", "")])
+def test_an_unknown_option_is_told_the_options(name, hint, model):
+    words = (f"^generate has no option {name}{hint}: it has max_new_tokens, seed, stop, "
+             "temperature, top_k, top_p, min_p, repetition_penalty$")
+    with pytest.raises(TypeError, match=words):
+        model.generate("x", **{name: False})
+
+
 def test_a_loaded_model_is_in_evaluation_mode(run, model):
     assert not model.model.training
     assert model.run.path == run.path

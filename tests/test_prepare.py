@@ -374,6 +374,17 @@ def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name, content", [
+    ("a.txt", "a text".encode("utf-16")), ("a.txt", b""), ("a.csv", b"id,name\n1,a\n"),
+    ("a.jsonl", b'{"messages": [{"role": "user", "content": "a"}]}\n')])
+def test_nothing_is_said_of_a_text_that_is_refused(tmp_path, capsys, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError):
+        prepare(config(path))
+    assert capsys.readouterr().err == ""
+
+
 # Made once
 
 

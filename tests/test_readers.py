@@ -7,6 +7,9 @@ import gzip
 import io
 import json
 import lzma
+import re
+import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -102,12 +105,12 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("a.csv", "0,a tweet\n1,another\n", "no text in a column 'text', only {'0': .*--data.column"),
+    ("a.csv", "0,a tweet\n1,another\n", "column 'text', only '0', 'a tweet': .*--data.column"),
     ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* names 2 columns: .*quotes"),
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a\nb"\n\n2;"a" b', "row that begins in line 6 is no CSV"),
-    ("a.tsv", "id,text\n1,a\n", "no text in a column 'text', only {'id,text'"),
+    ("a.tsv", "id,text\n1,a\n", "no text in a column 'text', only 'id,text': "),
     ("a.csv", b"text\na\ncaf\xe9\n", "byte 0xe9 in line 3 .* cp1252, .*'caf\u00e9'")])
 def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
     with pytest.raises(UserError, match=f"{name} cannot be read: .*{words}"):
@@ -145,13 +148,15 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     ('{"text": "a"}{"text": "b"}\n', "line 1 is no JSON object: Extra data at column 14"),
     ('{"text": "a"},\n', "line 1 is no JSON object: Extra data at column 14"),
     ('{"text": "a"}\n\n{"text": "b"', "line 3 is no JSON object: Expecting ',' delimiter at col"),
+    ('{"text": "b"\n{"text": "a"}\n', "line 1 .* Expecting ',' delimiter at column 13"),
+    ('{"text": "b"\r\n', "line 1 .* Expecting ',' delimiter at column 13"),
     ("a plain text\n", "line 1 is no JSON object: Expecting value at column 1"),
     ('{"a": ' + "[" * 100_000, "line 1 is no JSON object: .*recursion"),
     ('{"text": "a"}\n{"text": "\\ud83d"}\n', "line 2 has half a character, the surrogate .*ud83d"),
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
     ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
-    ('{"story": "a", "n": 1}\n', "only {'story': 'str', 'n': 'int'}: choose .*--data.column"),
-    ('{"text": "a"}\n{"text": ["b"]}\n', "no text in a column 'text', only {'text': 'list'}")],
+    ('{"story": "a", "n": 1}\n', "only 'story', 'n' .int.: choose .*--data.column"),
+    ('{"text": "a"}\n{"text": ["b"]}\n', "no text in a column 'text', only 'text' .list.:")],
     ids=short)
 def test_jsonl_that_is_none_is_described(tmp_path, content, words):
     with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
@@ -172,6 +177,19 @@ def test_chat_rows_are_named_as_such(tmp_path, name, turns):
         read(path)
     with pytest.raises(UserError, match="rows are chats"):
         read(path, column=name)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("row", [
+    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
+    {"conversations": [{"from": "user", "value": "hi"}, {"from": "assistant", "value": "yes\n"}]}])
+def test_the_command_for_chats_joins_their_turns(tmp_path, monkeypatch, row):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "a.jsonl", json.dumps(row)))
+    (command,) = re.findall("jq .* FILE > NEW.jsonl", str(error.value))
+    subprocess.run(command.replace("FILE ", "a.jsonl "), shell=True, check=True)
+    assert read("NEW.jsonl") == ["user: hi\nassistant: yes\n"]
 
 
 def test_chat_rows_of_a_parquet_file_are_named_as_such(tmp_path):
@@ -392,7 +410,7 @@ def test_a_named_table_without_the_column_is_an_error(tmp_path):
     """Also where its folder is named, too."""
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
-    with pytest.raises(UserError, match="'day': 'str'"):
+    with pytest.raises(UserError, match="only 'day', 'amount': "):
         read(tmp_path, tmp_path / "b.csv")
 
 

@@ -134,9 +134,11 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
-def test_without_a_run_there_is_none_to_open(tmp_path):
-    with pytest.raises(UserError, match="no run with weights in .*/runs/ yet: .*python train.py"):
-        RunDir.open(runs=tmp_path / "runs")
+def test_without_a_run_the_whole_path_of_runs_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = f"no run with weights in {tmp_path}/runs/ yet: .*python train.py"
+    with pytest.raises(UserError, match=words):
+        RunDir.open()
 
 
 @pytest.fixture
