@@ -262,6 +262,8 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     """
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
+    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return False
     if dtype == torch.bfloat16:  # with narrower vectors it is emulated, or refused
         return rows >= MIN_PACKED_ROWS and "AVX512" in torch.backends.cpu.get_cpu_capability()
     return dtype == torch.float32 and _uses_onednn and rows >= MIN_ONEDNN_TOKENS
