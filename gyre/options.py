@@ -188,6 +188,9 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 # --- options and their types ----------------------------------------------------------------------
 
+TWO_DASHES = "-\u2060-"
+"""The value `--` until argparse has read the words; what is between them has no width."""
+
 
 @dataclass(frozen=True)
 class Option:
@@ -549,7 +552,8 @@ class Parser(argparse.ArgumentParser):
     def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
         """Add an option that takes a value; `settings` go to argparse's add_argument."""
         self.options[spelling] = option
-        group.add_argument(spelling, type=option.convert, **settings)
+        group.add_argument(spelling, type=lambda text: option.convert(
+            text.replace(TWO_DASHES, "--")), **settings)
 
     def format_help(self) -> str:
         """Return the help, with that of the options, which nothing else needs."""
@@ -576,12 +580,6 @@ class Parser(argparse.ArgumentParser):
             if name.startswith("given."):
                 options.given[name.removeprefix("given.")] = values.pop(name)
         return options
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """Return the value of an option from its words. argparse drops one that is `--`."""
-        if action.option_strings and arg_strings == ["--"]:
-            return self._get_value(action, "--")
-        return super()._get_values(action, arg_strings)
 
     def join_values(self, argv: Sequence[str]) -> list[str]:
         """Return the words with every option spelt as it was declared, and joined to its value.
@@ -621,6 +619,8 @@ class Parser(argparse.ArgumentParser):
                 if value.partition("=")[0] in spellings:
                     self.error(f"{name} needs a value (if {value} is meant to be it: "
                                f"{name}={value})")
+            if value == "--":  # argparse would drop it
+                value = TWO_DASHES
             words.append(f"{name}={value}")
         return words
 
