@@ -41,7 +41,7 @@ def conversions(testbed: Any) -> Iterator[tuple[str, str | None]]:
     """Kills and errors in no order, again and again: a pair of what was done and what went wrong,
     if so."""
     with ExitStack() as stack:
-        spare = testbed.folder / "spare"  # of processes that cannot tidy up any more
+        spare = testbed.folder / "unfinished"  # of processes that cannot tidy up any more
         spare.mkdir()
         stack.enter_context(mock.patch.object(tempfile, "tempdir", str(spare)))
         stack.enter_context(mock.patch.dict(os.environ, {"PATH": ""}))  # no npm, which downloads
