@@ -335,8 +335,9 @@ def test_results_md_has_the_causes(committed):
         assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
 
 
-def test_the_page_of_rates_has_what_tuning_found():
-    path = ROOT / "studies" / "qk-rates"
+@pytest.mark.parametrize("name", ["qk-rates", "what-where-rates"])
+def test_the_page_of_rates_has_what_tuning_found(name):
+    path = ROOT / "studies" / name
     study = Study.load(path)
     text = (path / "RATES.md").read_text(encoding="utf-8")
     assert f"\n\n{report.tuning_table(study)}\n\n" in text
