@@ -206,32 +206,32 @@ class Model:
     """A GGUF file, read into memory."""
 
     def __init__(self, file: Path) -> None:
-        self.library = load_library()
-        params = self.library.llama_model_default_params()
+        self.api = load_library()
+        params = self.api.llama_model_default_params()
         params.load_mode = READ_ALL
-        self.pointer = self.library.llama_model_load_from_file(bytes(file), params)
+        self.pointer = self.api.llama_model_load_from_file(bytes(file), params)
         if not self.pointer:
             raise UserError(f"llama.cpp cannot load {file}")
-        self.vocabulary = self.library.llama_model_get_vocab(self.pointer)
-        self.vocab_size = self.library.llama_vocab_n_tokens(self.vocabulary)
+        self.vocabulary = self.api.llama_model_get_vocab(self.pointer)
+        self.vocab_size = self.api.llama_vocab_n_tokens(self.vocabulary)
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):
-            self.library.llama_model_free(self.pointer)
+            self.api.llama_model_free(self.pointer)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, which gets neither BOS nor EOS, and spells no control token."""
         data = text.encode()
         room = 3 * len(data) + 3  # a space, one more of them in front, can be three bytes
         ids = (c_int32 * room)()
-        n = self.library.llama_tokenize(self.vocabulary, data, len(data), ids, room, False, False)
+        n = self.api.llama_tokenize(self.vocabulary, data, len(data), ids, room, False, False)
         if n < 0:
             raise UserError(f"llama.cpp makes {-n} ids of {len(data)} bytes of text")
         return ids[:n]
 
     def ends_texts(self, token: int) -> bool:
         """Return whether generation ends at this id."""
-        return self.library.llama_vocab_is_eog(self.vocabulary, token)
+        return self.api.llama_vocab_is_eog(self.vocabulary, token)
 
 
 class Decoder:
@@ -246,11 +246,11 @@ class Decoder:
                  exact: bool = False) -> None:
         self.held = ExitStack()
         self.model = model
-        self.library = model.library
+        self.api = model.api
         self.rows = rows
         self.positions = positions
         self.length = 0
-        params = self.library.llama_context_default_params()
+        params = self.api.llama_context_default_params()
         params.n_ctx = rows * positions
         params.n_batch = rows * positions
         params.n_seq_max = rows
@@ -262,14 +262,14 @@ class Decoder:
             params.type_v = FLOAT32
             params.flash_attn_type = NO_FLASH_ATTENTION
         pool = self.start_threads(threads)
-        self.pointer = self.library.llama_init_from_model(model.pointer, params)
+        self.pointer = self.api.llama_init_from_model(model.pointer, params)
         if not self.pointer:
             raise UserError(f"llama.cpp has no room for a cache of {rows} x {positions} positions")
-        self.held.callback(self.library.llama_free, self.pointer)
-        self.batch = self.library.llama_batch_init(rows * positions, 0, 1)
-        self.held.callback(self.library.llama_batch_free, self.batch)
+        self.held.callback(self.api.llama_free, self.pointer)
+        self.batch = self.api.llama_batch_init(rows * positions, 0, 1)
+        self.held.callback(self.api.llama_batch_free, self.batch)
         if pool:
-            self.library.llama_attach_threadpool(self.pointer, pool, pool)
+            self.api.llama_attach_threadpool(self.pointer, pool, pool)
 
     def __del__(self) -> None:
         self.held.close()
@@ -279,21 +279,21 @@ class Decoder:
 
         Otherwise npm's libraries start threads for each step. llama-cpp-python has OpenMP's.
         """
-        library = self.library
-        if not isinstance(library, ctypes.CDLL):
+        api = self.api
+        if not isinstance(api, ctypes.CDLL):
             return None
-        processor = library.ggml_backend_reg_by_name(b"CPU")
-        find = library.ggml_backend_reg_get_proc_address
+        processor = api.ggml_backend_reg_by_name(b"CPU")
+        find = api.ggml_backend_reg_get_proc_address
         new = NewThreadpool(find(processor, b"ggml_threadpool_new"))
         free = FreeThreadpool(find(processor, b"ggml_threadpool_free"))
-        params = library.ggml_threadpool_params_default(threads)
+        params = api.ggml_threadpool_params_default(threads)
         pool = new(params)
         self.held.callback(free, pool)
         return pool
 
     def clear(self) -> None:
         """Forget what was read."""
-        self.library.llama_memory_clear(self.library.llama_get_memory(self.pointer), True)
+        self.api.llama_memory_clear(self.api.llama_get_memory(self.pointer), True)
         self.length = 0
 
     def read(self, ids: Sequence[Sequence[int]], every: bool = False) -> NDArray[np.float32]:
@@ -319,11 +319,11 @@ class Decoder:
                 batch.logits[n] = every or i == last
                 n += 1
         batch.n_tokens = n
-        if self.library.llama_decode(self.pointer, batch) != 0:
+        if self.api.llama_decode(self.pointer, batch) != 0:
             raise UserError(f"llama.cpp cannot read {n} ids after {self.length}")
         self.length = end
         outputs = n if every else self.rows
-        pointer = self.library.llama_get_logits(self.pointer)
+        pointer = self.api.llama_get_logits(self.pointer)
         return np.ctypeslib.as_array(pointer, (outputs, self.model.vocab_size))
 
     def generate(self, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
