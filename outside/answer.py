@@ -104,6 +104,31 @@ def transformers_model(folder: Path, change: Callable[[Any], Any] | None = None,
     return Model(encode, logits, greedy)
 
 
+def mistralrs_model(which: Any) -> Model:
+    """Return the model of mistral.rs, of which `which` says where it lies.
+
+    It is given the text of a prompt, as a turn of a chat whose template is that text, because only
+    a chat shows ids of the answer.
+    """
+    from mistralrs import ChatCompletionRequest, Runner  # pyrefly: ignore[missing-import]
+
+    Path("template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
+    theirs: Any = Runner(which, chat_template="template.jinja", no_paged_attn=True,
+                         prefix_cache_n=0)
+
+    def encode(text: str) -> list[int]:
+        return theirs.tokenize_text(text, add_special_tokens=False, enable_thinking=None)
+
+    def greedy(text: str, new_tokens: int) -> list[int]:
+        request = ChatCompletionRequest(
+            [{"role": "user", "content": text}], "default", logprobs=True, top_logprobs=1,
+            max_tokens=new_tokens, temperature=0.0, ignore_eos=True)
+        [choice] = theirs.send_chat_completion_request(request).choices
+        return [token.top_logprobs[0].token for token in choice.logprobs.content]
+
+    return Model(encode, None, greedy, reads_text=True)
+
+
 def export_logits(folder: Path) -> Any:
     """Return what torch.export makes of the model of transformers: from ids to logits, no cache."""
     import torch

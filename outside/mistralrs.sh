@@ -1,30 +1,15 @@
 #!/usr/bin/env bash
-# mistral.rs, in Rust: the folder. It is given the text of a prompt, as a turn of
-# a chat whose template is that text, because only a chat shows ids of the answer.
+# mistral.rs, in Rust: the folder.
 . "$(dirname "$0")/common.sh"
 install mistralrs==0.9.5
 export MISTRALRS_CPU_KV_F32=1
-printf '{{ messages[0].content }}' > "$folder/template.jinja"
 ask <<'END'
-from answer import Model, answer
-from mistralrs import ChatCompletionRequest, ModelDType, Runner, Which
+from answer import answer, mistralrs_model
+from mistralrs import ModelDType, Which
 
 
 def load(folder):
-    which = Which.Plain(str(folder / "hf"), dtype=ModelDType.F32)
-    theirs = Runner(which, chat_template="template.jinja", no_paged_attn=True, prefix_cache_n=0)
-
-    def encode(text):
-        return theirs.tokenize_text(text, add_special_tokens=False, enable_thinking=None)
-
-    def greedy(text, new_tokens):
-        request = ChatCompletionRequest(
-            [{"role": "user", "content": text}], "default", logprobs=True, top_logprobs=1,
-            max_tokens=new_tokens, temperature=0.0, ignore_eos=True)
-        [choice] = theirs.send_chat_completion_request(request).choices
-        return [token.top_logprobs[0].token for token in choice.logprobs.content]
-
-    return Model(encode, None, greedy, reads_text=True)
+    return mistralrs_model(Which.Plain(str(folder / "hf"), dtype=ModelDType.F32))
 
 
 answer(load, ["cache in float32"])

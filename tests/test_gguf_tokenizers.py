@@ -176,15 +176,17 @@ def test_more_tokens_than_embeddings_are_refused(tmp_path):
 TEMPLATE = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}<|im_end|>\n"}
 
 
+def chat_greedily(source, capsys):
+    """What a model answers to a prompt, by the command."""
+    assert exit_code(generate.main, "--run", source, "--chat", "--prompt", "def f",
+                     "--temperature", "0", "--max-new-tokens", "9") == 0
+    return capsys.readouterr().out
+
+
 def test_a_gguf_chats_as_the_run_made_of_it(tmp_path, capsys):
     file = byte_level_gguf(tmp_path, byte_level_fields() | TEMPLATE)
     run = export_to("run", file, tmp_path / "back")
-    texts = []
-    for source in (file, run):
-        assert exit_code(generate.main, "--run", source, "--chat", "--prompt", "def f",
-                         "--temperature", "0", "--max-new-tokens", "9") == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1]
+    assert chat_greedily(file, capsys) == chat_greedily(run, capsys)
     assert (run / "chat_template.jinja").read_text(encoding="utf-8") == (
         "{{ bos_token }}{{ messages[0].content }}<|im_end|>\n")
 
@@ -240,12 +242,7 @@ def test_a_space_follows_each_special_piece_as_in_llama_cpp(kind, tmp_path):
 def test_a_sentencepiece_gguf_chats_where_it_lies(tmp_path, capsys):
     file = sentencepiece_gguf(tmp_path, CONTROL)
     run = export_to("run", file, tmp_path / "run")
-    texts = []
-    for source in (file, run):
-        assert exit_code(generate.main, "--run", source, "--chat", "--prompt", "def f",
-                         "--temperature", "0", "--max-new-tokens", "9") == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1]
+    assert chat_greedily(file, capsys) == chat_greedily(run, capsys)
 
 
 def test_a_gguf_without_a_template_says_so(tmp_path, capsys):
