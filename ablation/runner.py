@@ -189,7 +189,7 @@ def select_decisive(config: Config) -> dict[str, Any]:
         del values[name]
     for name in ("prepared", "second_val"):
         del values["data"][name]
-    for name in ("device", "onednn"):
+    for name in ("device", "onednn", "cuda_graphs"):
         del values["train"][name]
     if values["data"]["separator"] is None:  # plans from before this option have none
         del values["data"]["separator"]

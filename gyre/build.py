@@ -23,6 +23,7 @@ from gyre.compute import (
     resolve_dtype,
     training_flops,
 )
+from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
@@ -227,6 +228,8 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     with compute.active():
         setup = build(start, world, compute)
         train_step(setup, 0)  # compiles, and fills the caches
+        if setup.graphs is not None:
+            train_step(setup, 0)  # records them
         taken = 0
         seconds = 0.0
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
@@ -277,6 +280,9 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     else:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)
+    graphs = None
+    if gains_by_graphs(config, world):
+        graphs = GradientGraphs([*model.parameters()])
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
@@ -284,7 +290,16 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, reads_late=world.device.type == "cuda",
+        graphs=graphs,
     )
+
+
+def gains_by_graphs(config: Config, world: World) -> bool:
+    """Return whether CUDA graphs make the steps of a training shorter."""
+    tokens = count_rows(config.train, world) * config.data.seq_len
+    launches_long = training_flops(config.model, tokens) <= MOST_FLOPS
+    can_record = world.device.type == "cuda" and world.size == 1
+    return can_record and launches_long and config.train.cuda_graphs
 
 
 def restore(
@@ -386,7 +401,10 @@ def print_setup(start: Start, setup: Setup) -> None:
     shards = count_shards(config.train, setup.world)
     if shards > 1:
         layout += f", each with 1/{shards} of the model"
-    say(f"device  {compute.device}{layout}; {compute.reason}")
+    how = compute.reason
+    if setup.graphs is not None:
+        how += "; gradients by CUDA graphs"
+    say(f"device  {compute.device}{layout}; {how}")
 
 
 def explain_choice(chosen: list[str]) -> str:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from data.dataset import Prepared, TokenDataset
 from gyre.compute import Compute, uncompiled
+from gyre.gradient_graphs import GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
@@ -163,6 +165,8 @@ class Setup:
     """Whether the next step is started before the numbers of a step are read, as on a GPU, which
     would otherwise have nothing to do meanwhile. The optimizers then skip a step that is not finite
     without the CPU's knowing."""
+    graphs: GradientGraphs | None = None
+    """What computes gradients by CUDA graphs; None where that gains nothing."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
@@ -219,7 +223,6 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
     Returns the sum of this process's losses in nats, a scalar on the device.
     """
     world = setup.world
-    tokens = setup.config.train.batch_size * setup.config.data.seq_len
     loss_sum = torch.zeros((), device=world.device)
     batches = micro_batches(setup, step)
     for number, (x, y, keys) in enumerate(batches, 1):
@@ -227,18 +230,32 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
         y = copy_to(world.device, y)
         if keys is not None:
             keys = copy_to(world.device, keys)
+        add = partial(add_gradient, setup)
         with setup.parallelism.averaging(setup.module, last=number == len(batches)):
-            with setup.compute.autocast():
-                logits = setup.module(x, dropout_keys=keys)
-            loss = setup.loss(logits, y)
-            # The loss keeps what its gradient needs. In its plain form that is not the logits, so
-            # their memory is free before the backward pass needs as much again.
-            del logits
-            # Divided by the tokens of the whole batch, so that every token weighs the same; times
-            # the number of processes, because DDP and FSDP average over them.
-            setup.scaler.scale(loss * (world.size / tokens)).backward()
-        loss_sum += loss.detach()
+            if setup.graphs is None:
+                loss_sum += add(x, y, keys)
+            else:
+                loss_sum += setup.graphs.run(add, x, y, keys)
     return loss_sum
+
+
+def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Tensor:
+    """Add the gradient of a micro-batch, which is on the device, to the gradients of its batch.
+
+    Returns the sum of its losses in nats, a scalar on the device. Reads no number of the device, as
+    `GradientGraphs` may record it.
+    """
+    tokens = setup.config.train.batch_size * setup.config.data.seq_len
+    with setup.compute.autocast():
+        logits = setup.module(x, dropout_keys=keys)
+    loss = setup.loss(logits, y)
+    # The loss keeps what its gradient needs. In its plain form that is not the logits, so their
+    # memory is free before the backward pass needs as much again.
+    del logits
+    # Divided by the tokens of the whole batch, so that every token weighs the same; times the
+    # number of processes, because DDP and FSDP average over them.
+    setup.scaler.scale(loss * (setup.world.size / tokens)).backward()
+    return loss.detach()
 
 
 def copy_to(device: torch.device, tensor: Tensor) -> Tensor:

@@ -302,10 +302,11 @@ def run_once(model: Transformer, x: Tensor, dtype: torch.dtype = torch.float32) 
     model.zero_grad()
     with Compute(x.device, dtype).autocast():
         logits = model(x, dropout_keys=torch.arange(len(x), device=x.device))
+    kept = logits.detach().clone()  # the backward pass may overwrite them
     loss = summed_loss(logits, x.roll(-1, 1)) / x.numel()
     loss.backward()
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
-    return Pass(logits, loss, torch.cat(gradients))
+    return Pass(kept, loss, torch.cat(gradients))
 
 
 def parity() -> None:

@@ -249,11 +249,13 @@ def test_a_step_on_a_gpu_waits_for_nothing(workdir, extra):
     setup = build_setup(workdir, "--train.device=cuda", "--model.dropout=0.2", *extra,
                         device=torch.device("cuda", 0))
     assert setup.reads_late
+    assert setup.graphs is not None
     train_step(setup, 0)
+    train_step(setup, 1)  # records the gradient, for which it waits
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        pending = start_step(setup, 1)
+        pending = start_step(setup, 2)
     finally:
         torch.cuda.set_sync_debug_mode(before)
     assert pending.read().finite
