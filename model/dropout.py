@@ -38,7 +38,10 @@ def compute_mask(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> 
     offset = place * STEP % 2**62
     rows = mix(keys + offset)[:, None]  # (B, 1)
     tokens = mix(rows + torch.arange(length, device=keys.device)).int()[..., None]  # (B, T, 1)
-    channels = mix(torch.arange(width, device=keys.device) + offset).int() | 1  # (C,), odd
+    # Not `arange + offset`: torch.compile computes that on CUDA in int32, which has no such numbers
+    # (tried with torch 2.11). It does not look through a number that it loads.
+    loaded = (keys[:1] & 0) | offset
+    channels = mix(torch.arange(width, device=keys.device) + loaded).int() | 1  # (C,), odd
     hashed = tokens * channels  # (B, T, C)
     hashed = (hashed ^ (hashed >> 15)) * MIX_32
     threshold = round(p * 2**32) - 2**31  # a hash is at least -2**31

@@ -1,10 +1,12 @@
 """What is dropped is a function of its address, and looks like chance in every direction."""
 
 import math
+import re
 
 import pytest
 import torch
 from conftest import random_model
+from torch._inductor.utils import run_and_get_code
 
 from model.dropout import compute_mask, make_dropout
 
@@ -98,3 +100,16 @@ def test_each_place_of_the_model_drops_once(monkeypatch):
     monkeypatch.setattr("model.dropout.compute_mask", keep_all)
     random_model(dropout=0.5).train()(TOKENS)
     assert places == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+def test_the_compiler_adds_no_index_to_a_large_constant():
+    """On CUDA it does that in int32, and fails."""
+    torch._dynamo.reset()
+    compiled = torch.compile(compute_mask)
+    masks, programs = run_and_get_code(compiled, KEYS, 7, (T, C), 0.25)
+    assert torch.equal(masks, compute_mask(KEYS, 7, (T, C), 0.25))
+    large = r"\d{11,}L?"
+    assert re.search(large, "".join(programs))
+    assert not re.search(rf"{large} \+|\+ {large}", "".join(programs))
+    torch._dynamo.reset()
