@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from errors import say
 from files import first_line
+from gyre.graphed import recording
 
 AddGradient = Callable[..., Tensor]
 """Adds a gradient to those of the parameters, from tensors or None, and returns the loss."""
@@ -118,9 +119,7 @@ class GradientGraphs:
         if self.pool is None:
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        # torch leaves its own stream the current one if a recording fails.
-        stream = torch.cuda.stream(torch.cuda.current_stream())
-        with stream, torch.cuda.graph(graph, pool=self.pool):
+        with recording(graph, self.pool):
             loss = add_gradient(*own)
         return Recording(graph, own, loss)
 

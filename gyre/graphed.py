@@ -11,9 +11,10 @@ The same step without a graph runs on any device, which is how it is tested.
 B rows, S keys, H query heads, H_kv key/value heads, D head width, C model width, V vocabulary.
 """
 
+import gc
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -253,7 +254,7 @@ class DecodingBlock:
                 self.position -= 1  # which it has moved on
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):  # computes nothing now
+        with recording(self.graph, pool):
             self.compute()
 
     def run(self) -> None:
@@ -263,6 +264,26 @@ class DecodingBlock:
         else:
             self.graph.replay()
         self.start += 1
+
+
+@contextmanager
+def recording(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
+    """Return the context in which CUDA computes nothing, and records it as a graph instead.
+
+    `pool` is the memory of the graph. Raises RuntimeError for what cannot be recorded; the stream
+    is then the one of before.
+    """
+    # torch leaves its own stream the current one if a recording fails.
+    stream = torch.cuda.stream(torch.cuda.current_stream())
+    collects = gc.isenabled()
+    # A collection could free an older graph, which is not allowed meanwhile.
+    gc.disable()
+    try:
+        with stream, torch.cuda.graph(graph, pool=pool):
+            yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def mark_lengths(indices: Tensor, caches: list[LayerCache]) -> None:
