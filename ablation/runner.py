@@ -433,7 +433,8 @@ def open_client(held: ExitStack, command: Command) -> Any:
     own.
 
     On a CPU a worker has one thread, which is faster than fewer workers with more threads, and
-    keeps the order of sums.
+    keeps the order of sums. On a GPU it has one too: workers with as many threads as cores would be
+    in each other's way.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -446,7 +447,7 @@ def open_client(held: ExitStack, command: Command) -> Any:
         cluster = held.enter_context(LocalCluster(
             n_workers=command.options.jobs or (1 if on_gpu else None), threads_per_worker=1,
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
+            env={"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
         ))
     # It logs, with tracebacks, what becomes an error of one line here.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
