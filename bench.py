@@ -268,6 +268,7 @@ def drop_subject(device: torch.device) -> None:
         torch.compiler.reset()
     gc.collect()  # a compiled model is part of a cycle
     if device.type == "cuda":
+        torch.cuda.synchronize(device)  # sets CUDA up, without which there are no statistics
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
