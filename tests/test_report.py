@@ -18,7 +18,7 @@ from files import read_json, read_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
-             "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned"]
+             "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -335,7 +335,7 @@ def test_results_md_has_the_causes(committed):
         assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
 
 
-@pytest.mark.parametrize("name", ["qk-rates", "what-where-rates"])
+@pytest.mark.parametrize("name", ["qk-rates", "what-where-rates", "what-where-english-rates"])
 def test_the_page_of_rates_has_what_tuning_found(name):
     path = ROOT / "studies" / name
     study = Study.load(path)
