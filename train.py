@@ -19,6 +19,7 @@ import shlex
 import signal
 import sys
 import textwrap
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -139,6 +140,9 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
+    # A step that is read late takes as long as the next one takes to start, and the last one before
+    # a validation hardly any time. Over several steps the two nearly cancel.
+    recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     stopping = False  # whether the step that was read last says that a rank was asked to stop
     while True:
         taken = progress.step + 1  # steps, once the pending one is counted
@@ -149,7 +153,8 @@ def take_steps(
         result = pending.read(since=finished)
         finished = result.finished
         stopping = result.stopping
-        count_step(setup, run, result, bar)
+        recent.append(result.seconds)
+        count_step(setup, run, result, sum(recent) / len(recent), bar)
         if following is None:
             asked_to_stop = validate_and_save(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -170,13 +175,17 @@ def is_validated(setup: Setup, step: int) -> bool:
     return step == train.steps or step % train.eval_interval == 0
 
 
-def count_step(setup: Setup, run: RunDir, result: StepResult, bar: tqdm) -> None:
-    """Count a step and log what it has measured. UserError after three in a row that were not
-    finite."""
+def count_step(
+    setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm
+) -> None:
+    """Count a step and log what it has measured, and the rate of steps that take so many seconds.
+
+    UserError after three in a row that were not finite.
+    """
     config = setup.config
     progress = setup.progress
     tokens = config.train.batch_size * config.data.seq_len
-    rate = tokens / result.seconds
+    rate = tokens / seconds
     can_go_on = progress.advance(result, tokens)
     point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,

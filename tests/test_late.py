@@ -15,7 +15,7 @@ from gyre.build import build
 from gyre.optim import Muon
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
-from gyre.step import start_step, summed_loss, train_step
+from gyre.step import PendingStep, start_step, summed_loss, train_step
 
 KEPT = ["--train.keep=[4, 7]"]
 MUON = ["--optim.optimizer=muon"]
@@ -107,6 +107,20 @@ def test_no_time_is_counted_twice(workdir):
     second = replace(second, started=11.0, finished=17.0)
     assert first.read().seconds == 4.0
     assert second.read(since=14.0).seconds == 3.0
+
+
+@pytest.mark.parametrize("reads_late, rates", [
+    (True, [60.0, 40.0, 40.0]), (False, [60.0, 30.0, 40.0])])
+def test_the_rate_is_over_several_steps_if_they_are_read_late(
+        workdir, run_name, monkeypatch, reads_late, rates):
+    """The three steps take 1, 2 and 1.5 seconds for 60 tokens each."""
+    monkeypatch.setattr(train, "build", lambda *args: replace(build(*args), reads_late=reads_late))
+    read = PendingStep.read
+    seconds = iter([1.0, 2.0, 1.5])
+    monkeypatch.setattr(PendingStep, "read", lambda *args, **kwargs: read(*args, **kwargs)._replace(
+        seconds=next(seconds)))
+    path = train_tiny(workdir, run_name, "--train.steps=3", "--train.batch_size=3")
+    assert [*read_metric(path, "train/tokens_per_second").values()] == rates
 
 
 # --- equal runs -----------------------------------------------------------------------------------
