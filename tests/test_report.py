@@ -335,6 +335,28 @@ def test_results_md_has_the_causes(committed):
         assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
 
 
+def rise(study, arm: str, multiple: int) -> str:
+    """By how much the loss of an arm rises in whole windows of a multiple of T."""
+    within = study.contexts(arm, study.plan.seq_len, "nonoverlapping")
+    past = study.contexts(arm, multiple * study.plan.seq_len, "nonoverlapping")
+    rises = [past[seed].loss - within[seed].loss for seed in past]
+    return f"{statistics.mean(rises):+.3f}"
+
+
+def test_results_md_has_the_rivals(committed):
+    study = committed["what-where"]
+    page = words("docs/results.md")
+    for arm in study.plan.arms:
+        if arm == "sin_qk":  # at its best rate only
+            continue
+        cells = [UNDEFINED] * 2
+        if arm != study.baseline:
+            cells = [interval(study, arm, tokens) for tokens in study.horizons]
+        cells += [rise(study, arm, multiple) for multiple in (2, 4, 8)]
+        (row,) = re.findall(rf"\| `{arm}`[^|]* \|((?: [^| ]+(?: \[[^|]*\])? \|){{5}})", page)
+        assert [cell.strip() for cell in row.split("|")[:-1]] == cells
+
+
 @pytest.mark.parametrize("name", ["qk-rates", "what-where-rates", "what-where-english-rates"])
 def test_the_page_of_rates_has_what_tuning_found(name):
     path = ROOT / "studies" / name
