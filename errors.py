@@ -165,7 +165,8 @@ def report_errors() -> Iterator[None]:
         if not isinstance(error, MemoryError) and "ried to allocate" not in str(error):
             raise
         say("error: this does not fit into the memory: lower train.micro_batch_size, or "
-            f"--num-samples, or the sizes of the model, or set train.checkpoint_blocks ({error})")
+            "--num-samples, or the sizes of the model, or set train.checkpoint_blocks, or on a GPU "
+            f"train.cuda_graphs to false ({error})")
         sys.exit(2)
 
 

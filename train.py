@@ -143,16 +143,17 @@ def take_steps(
     # A step that is read late takes as long as the next one takes to start, and the last one before
     # a validation hardly any time. Over several steps the two nearly cancel.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    stopping = False  # whether the step that was read last says that a rank was asked to stop
+    was_stopping = False  # whether a rank had been asked to stop when the step read last was taken
     while True:
         taken = progress.step + 1  # steps, once the pending one is counted
         following = None
-        # Not while stopping: the pending step is then the last one.
-        if setup.reads_late and not stopping and not is_due(setup, taken, first_save):
+        # If a rank was asked to stop, no step follows the pending one, which was started before
+        # that was known.
+        if setup.reads_late and not was_stopping and not is_due(setup, taken, first_save):
             following = start_step(setup, taken)
         result = pending.read(since=finished)
         finished = result.finished
-        stopping = result.stopping
+        was_stopping = result.stopping
         recent.append(result.seconds)
         count_step(setup, run, result, sum(recent) / len(recent), bar)
         if following is None:

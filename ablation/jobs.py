@@ -85,8 +85,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread, and so one job at a time. This comes before the next line, as in
-    # `request_stop` the keys come before the stop: so one of the two sees the other.
+    # A worker has one thread, and so one job at a time. First our stop is shown, and then the keys
+    # are looked at; `request_stop` first shows the keys, and then looks for a stop. Whichever comes
+    # second sees the first.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")

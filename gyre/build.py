@@ -6,6 +6,7 @@
 import gc
 import math
 from dataclasses import asdict, replace
+from functools import partial
 
 import torch
 
@@ -29,7 +30,7 @@ from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
-from gyre.step import Progress, Setup, summed_loss, train_step
+from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
 from model.encodings import key_dim
 from model.transformer import Transformer
@@ -230,13 +231,23 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         train_step(setup, 0)  # compiles, and fills the caches
         if setup.graphs is not None:
             train_step(setup, 0)  # records them
+        enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         taken = 0
         seconds = 0.0
-        enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
-        while taken < MIN_TIMED_STEPS or seconds < enough:
+        finished = -math.inf
+        pending = start_step(setup, 0)
+        while True:
             taken += 1
-            elapsed = train_step(setup, taken).seconds
-            seconds += world.collect(elapsed)[0]  # rank 0's, so that all stop at the same step
+            # As in a training: on a GPU the next step is started before this one is read.
+            following = None
+            if setup.reads_late:
+                following = start_step(setup, taken)
+            result = pending.read(since=finished)
+            finished = result.finished
+            seconds += world.collect(result.seconds)[0]  # rank 0's, so that all stop alike
+            if taken >= MIN_TIMED_STEPS and seconds >= enough:
+                break
+            pending = following or start_step(setup, taken)
         del setup
     gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
@@ -280,26 +291,26 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     else:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)
-    graphs = None
-    if gains_by_graphs(config, world):
-        graphs = GradientGraphs([*model.parameters()])
-    return Setup(
+    setup = Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
         val_data=start.data.dataset("val", **options), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, reads_late=world.device.type == "cuda",
-        graphs=graphs,
     )
+    if not gains_by_graphs(config, world):
+        return setup
+    graphs = GradientGraphs(partial(add_gradient, setup), [*model.parameters()])
+    return replace(setup, graphs=graphs)
 
 
 def gains_by_graphs(config: Config, world: World) -> bool:
     """Return whether CUDA graphs make the steps of a training shorter."""
     tokens = count_rows(config.train, world) * config.data.seq_len
-    launches_long = training_flops(config.model, tokens) <= MOST_FLOPS
+    is_launch_bound = training_flops(config.model, tokens) <= MOST_FLOPS
     can_record = world.device.type == "cuda" and world.size == 1
-    return can_record and launches_long and config.train.cuda_graphs
+    return can_record and is_launch_bound and config.train.cuda_graphs
 
 
 def restore(

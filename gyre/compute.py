@@ -63,8 +63,8 @@ class Compute:
     def active(self) -> Iterator[None]:
         """Return the context in which products and compilation are as was chosen.
 
-        Afterwards all is as before, and what was compiled meanwhile is forgotten, so that no
-        training depends on an earlier one of this process.
+        Afterwards all is as before, and what was compiled in this process is forgotten, so that no
+        training depends on an earlier one.
         """
         precision = torch.get_float32_matmul_precision()
         if self.tf32:

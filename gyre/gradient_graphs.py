@@ -3,7 +3,8 @@
 A GPU computes a step of a small model in less time than its kernels take to launch one by one. A
 graph repeats what was recorded, on the same memory, so all that changes from step to step has to
 be in its inputs: token ids and the keys of dropout. Nothing in a forward pass draws from a
-generator. The gradients are bit for bit those without a graph.
+generator. The kernels are those that run without a graph, and so are the bits, wherever a kernel
+repeats its own.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,8 @@ AddGradient = Callable[..., Tensor]
 MOST_FLOPS = 1e13
 
 
-class Recording(NamedTuple):
-    """A graph with the tensors that it reads and writes."""
+class Recorded(NamedTuple):
+    """A graph with the tensors that it reads and writes, besides the gradients."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor | None]
@@ -42,48 +43,67 @@ class Recording(NamedTuple):
 
 
 class GradientGraphs:
-    """What has been recorded of one function for the parameters of one model.
+    """`add_gradient`, by CUDA graphs where it was called in the same way before.
 
-    There is a graph for every shape of the inputs, and others for the first gradient of a batch,
-    which the parameters have yet to get, and for those that are added to it.
+    There is a graph for the first gradient of a batch, which gives the parameters theirs, and one
+    for those that are added to it, for every shape of the inputs.
     """
 
-    def __init__(self, parameters: list[nn.Parameter]):
+    def __init__(self, add_gradient: AddGradient, parameters: list[nn.Parameter]):
+        self.add_gradient = add_gradient
         self.parameters = parameters
         self.gradients: list[Tensor | None] = []
         """What all graphs write to, by parameter. Empty until the first is recorded."""
-        self.recordings: dict[tuple, Recording | None] = {}
-        """None for a kind of call that was made once."""
+        self.seen: set[tuple] = set()
+        """The kinds of calls that were made: see `run`."""
+        self.recorded: dict[tuple, Recorded] = {}
+        """By kind."""
         self.pool: Any = None
-        """Memory that the graphs share: they never run at once, and no graph reads what another one
-        has left but the gradients."""
+        """Memory that the graphs share, as they never run at once. What has to outlast the next run
+        is the gradients and, until it is read, the loss."""
         self.works = True
         """Whether no recording has failed."""
 
-    def run(self, add_gradient: AddGradient, *inputs: Tensor | None) -> Tensor:
-        """Return `add_gradient(*inputs)`, by a graph from the second call of its kind on.
+    def run(self, *inputs: Tensor | None) -> Tensor:
+        """Return `add_gradient(*inputs)`. The next call overwrites it.
 
-        The first call sets up what cannot be recorded, such as a library's workspace or a compiled
-        function. The loss is overwritten by the next call.
+        A call is of the kind of an earlier one if the parameters have gradients, or have none, as
+        they did then, and the inputs have the same shapes.
         """
         adds = any(parameter.grad is not None for parameter in self.parameters)
         kind = (adds, *(None if given is None else given.shape for given in inputs))
-        if not self.works or kind not in self.recordings:
-            self.recordings[kind] = None
-            return add_gradient(*inputs)
-        recording = self.recordings[kind]
-        if adds and not self.has_own_gradients():
-            return add_gradient(*inputs)
-        if recording is None:
-            recording = self.try_to_record(add_gradient, inputs)
-            if recording is None:
-                return add_gradient(*inputs)
-            self.recordings[kind] = recording
-        loss = recording.run(inputs)
+        recorded = self.find_graph(kind, adds, inputs)
+        if recorded is None:
+            return self.add_gradient(*inputs)
+        loss = recorded.run(inputs)
         if not adds:
             for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
                 parameter.grad = gradient
         return loss
+
+    def find_graph(
+        self, kind: tuple, adds: bool, inputs: tuple[Tensor | None, ...]
+    ) -> Recorded | None:
+        """Return the graph for a call, recorded now if it is the second of its kind.
+
+        None: the call has to run as it is. The first of a kind does, as it sets up what cannot be
+        recorded: workspaces of libraries, and compiled functions.
+        """
+        if not self.works:
+            return None
+        if adds and not self.has_own_gradients():  # they are somebody else's
+            return None
+        if kind in self.recorded:
+            return self.recorded[kind]
+        if kind not in self.seen:
+            self.seen.add(kind)
+            return None
+        if not adds and self.gradients:  # batches begin with inputs of one shape; this is another
+            return None
+        recorded = self.try_to_record(inputs)
+        if recorded is not None:
+            self.recorded[kind] = recorded
+        return recorded
 
     def has_own_gradients(self) -> bool:
         """Return whether the parameters have the gradients that the graphs write to."""
@@ -92,43 +112,35 @@ class GradientGraphs:
         pairs = zip(self.parameters, self.gradients, strict=True)
         return all(parameter.grad is gradient for parameter, gradient in pairs)
 
-    def try_to_record(
-        self, add_gradient: AddGradient, inputs: tuple[Tensor | None, ...]
-    ) -> Recording | None:
-        """Return the recording of a call; None, from then on, if it cannot be recorded.
+    def try_to_record(self, inputs: tuple[Tensor | None, ...]) -> Recorded | None:
+        """Return the graph of a call. If it cannot be recorded, return None, now and always.
 
-        Nothing is computed, but that a parameter without a gradient has one, of any values.
+        Computes nothing. A parameter without a gradient gets the tensor that the graph will write
+        to, whose values are undefined until it does.
         """
         before = [parameter.grad for parameter in self.parameters]
         try:
-            recording = self.record(add_gradient, inputs)
+            recorded = self.record(inputs)
         except RuntimeError as error:  # a line of the model that reads a number, or no memory left
             for parameter, gradient in zip(self.parameters, before, strict=True):
                 parameter.grad = gradient
             self.works = False
-            say("note: training goes on without CUDA graphs (--train.cuda_graphs false), because "
-                f"a step cannot be recorded: {first_line(find_cause(error))}")
+            self.recorded.clear()
+            self.gradients.clear()
+            # torch keeps the memory of a recording that failed: pytorch/pytorch#190348.
+            say(f"note: no CUDA graph can be recorded of a step ({first_line(error)}); training "
+                "goes on without. --train.cuda_graphs false does not try, which saves memory")
             return None
         if not self.gradients:
             self.gradients = [parameter.grad for parameter in self.parameters]
-        return recording
+        return recorded
 
-    def record(self, add_gradient: AddGradient, inputs: tuple[Tensor | None, ...]) -> Recording:
-        """Return the recording of a call."""
+    def record(self, inputs: tuple[Tensor | None, ...]) -> Recorded:
+        """Return the graph of a call."""
         own = [None if given is None else given.clone() for given in inputs]
         if self.pool is None:
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with recording(graph, self.pool):
-            loss = add_gradient(*own)
-        return Recording(graph, own, loss)
-
-
-def find_cause(error: BaseException) -> BaseException:
-    """Return the error during which, if only indirectly, this one was raised.
-
-    A recording that fails raises a second error when it ends, which does not say why.
-    """
-    while error.__context__ is not None:
-        error = error.__context__
-    return error
+            loss = self.add_gradient(*own)
+        return Recorded(graph, own, loss)

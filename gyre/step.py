@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -87,8 +86,7 @@ class PendingStep:
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # Of the numbers that decided in `start_step` whether weights moved, the other two are
-        # finite.
+        # `start_step` tests the stop flag and the loss scale too, which are always finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
@@ -166,7 +164,7 @@ class Setup:
     would otherwise have nothing to do meanwhile. The optimizers then skip a step that is not finite
     without the CPU's knowing."""
     graphs: GradientGraphs | None = None
-    """What computes gradients by CUDA graphs; None where that gains nothing."""
+    """`add_gradient` of this setup by CUDA graphs; None where they gain nothing."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
@@ -230,12 +228,11 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
         y = copy_to(world.device, y)
         if keys is not None:
             keys = copy_to(world.device, keys)
-        add = partial(add_gradient, setup)
         with setup.parallelism.averaging(setup.module, last=number == len(batches)):
             if setup.graphs is None:
-                loss_sum += add(x, y, keys)
+                loss_sum += add_gradient(setup, x, y, keys)
             else:
-                loss_sum += setup.graphs.run(add, x, y, keys)
+                loss_sum += setup.graphs.run(x, y, keys)
     return loss_sum
 
 

@@ -39,7 +39,8 @@ def compute_mask(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> 
     rows = mix(keys + offset)[:, None]  # (B, 1)
     tokens = mix(rows + torch.arange(length, device=keys.device)).int()[..., None]  # (B, T, 1)
     # Not `arange + offset`: torch.compile computes that on CUDA in int32, which has no such numbers
-    # (tried with torch 2.11). It does not look through a number that it loads.
+    # (tried with torch 2.11). `keys & 0` is 0, which the compiler does not know, so that the sum
+    # stays in int64.
     loaded = (keys[:1] & 0) | offset
     channels = mix(torch.arange(width, device=keys.device) + loaded).int() | 1  # (C,), odd
     hashed = tokens * channels  # (B, T, C)

@@ -151,15 +151,20 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     return attend_by_products if short else None
 
 
+FLASH_CAPABILITY = 8  # of the first cards that have flash attention
+
+
 def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
     """Return whether no fused kernel of CUDA takes so many key heads.
 
-    Flash attention takes fewer of them than query heads, but no mask and no float32. The kernel
-    that takes these needs as many.
+    Flash attention takes fewer of them than query heads, but no mask, no float32, and no card of a
+    capability below 8.0. The kernel that takes these needs as many.
     """
-    grouped = xq.shape[1] != xk.shape[1]
-    by_flash = mask is None and xq.dtype != torch.float32
-    return xq.device.type == "cuda" and grouped and not by_flash
+    if xq.device.type != "cuda" or xq.shape[1] == xk.shape[1]:
+        return False
+    if mask is not None or xq.dtype == torch.float32:
+        return True
+    return torch.cuda.get_device_properties(xq.device).major < FLASH_CAPABILITY
 
 
 def choose_embedding(tokens: Tensor, weight: Tensor) -> Form | None:

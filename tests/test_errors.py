@@ -106,8 +106,8 @@ def test_a_card_that_is_full_is_told_with_what_to_lower(capsys):
     assert stop.value.code == 2
     assert capsys.readouterr().err == (
         "error: this does not fit into the memory: lower train.micro_batch_size, or --num-samples, "
-        "or the sizes of the model, or set train.checkpoint_blocks (CUDA out of memory. Tried to "
-        "allocate 2.00 GiB.)\n")
+        "or the sizes of the model, or set train.checkpoint_blocks, or on a GPU train.cuda_graphs "
+        "to false (CUDA out of memory. Tried to allocate 2.00 GiB.)\n")
 
 
 @pytest.mark.parametrize("end, output, code, words", [

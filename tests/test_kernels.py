@@ -93,6 +93,8 @@ def test_attention_of_one_query_with_a_mask_is_attention(heads, n_kv_heads, form
     assert_equals_plain(lambda q, k, v: form(q, k, v, mask),
                         lambda q, k, v: attend.__wrapped__(q, k, v, mask),
                         (2, 6, 1, 8), (2, n_kv_heads, 31, 8), (2, n_kv_heads, 31, 8))
+
+
 MASKS = {
     "causal": None,
     "visible keys": torch.ones(5, 9, dtype=torch.bool).tril(4),
@@ -439,9 +441,11 @@ def test_with_a_mask_attention_is_plain(length):
 
 
 @pytest.fixture
-def on_cuda():
+def on_cuda(monkeypatch):
     """Say which form attention has there: `on_cuda(float32, n_kv_heads=2, mask=None)`."""
-    def on_cuda(dtype, n_kv_heads, mask):
+    def on_cuda(dtype, n_kv_heads, mask, major=9):
+        monkeypatch.setattr(torch.cuda, "get_device_properties",
+                            lambda device: SimpleNamespace(major=major))
         device = torch.device("cuda", 0)
         q = SimpleNamespace(device=device, dtype=dtype, shape=(2, 6, 7, 8))
         kv = SimpleNamespace(device=device, dtype=dtype, shape=(2, n_kv_heads, 7, 8))
@@ -455,6 +459,10 @@ def on_cuda():
     (torch.bfloat16, MASKS["visible keys"])])
 def test_on_cuda_grouped_heads_are_repeated_for_a_fused_kernel(on_cuda, dtype, mask):
     assert on_cuda(dtype, 2, mask) is kernels.attend_repeated_heads
+
+
+def test_on_an_old_card_grouped_heads_are_repeated_in_float16(on_cuda):
+    assert on_cuda(torch.float16, 2, None, major=7) is kernels.attend_repeated_heads
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -48,7 +48,9 @@ def split(run: RunDir) -> dict[str, object]:
     kinds = {"repeated pair": pair, "repeated token": token & ~pair, "new": ~token}
     figures: dict[str, object] = {"loss": nats.mean().item()}
     for name, kind in kinds.items():
-        figures[name] = {"loss": nats[kind].mean().item(), "targets": int(kind.sum())}
+        targets = int(kind.sum())
+        loss = nats[kind].mean().item() if targets else None
+        figures[name] = {"loss": loss, "targets": targets}
     return figures
 
 
@@ -56,7 +58,7 @@ def find_repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return which targets y (N, T) of tokens x (N, T) have occurred in their window; and which
     have followed the same token there."""
     length = x.shape[1]
-    # [n, t, s]: whether position s is before target t, or is token t itself.
+    # [t, s]: whether token s is known when the target of token t is predicted.
     earlier = torch.ones(length, length, dtype=torch.bool).tril()
     token = torch.zeros_like(x, dtype=torch.bool)
     pair = torch.zeros_like(token)
