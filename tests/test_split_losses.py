@@ -3,9 +3,9 @@
 import json
 
 import torch
-from conftest import run_python, train_tiny
+from conftest import train_tiny
 
-from tools.split_losses import find_repeated
+from tools.split_losses import find_repeated, main
 
 
 def test_a_target_is_repeated_if_its_window_has_shown_it():
@@ -22,10 +22,9 @@ def test_another_window_does_not_count():
     assert not pair.any()
 
 
-def test_it_prints_the_split_of_a_run(workdir):
-    path = train_tiny(workdir, "split")
-    figures = json.loads(run_python("from tools.split_losses import main; import sys; "
-                                    "main(sys.argv[1:])", path))
+def test_it_prints_the_split_of_a_run(workdir, capsys):
+    main([str(train_tiny(workdir, "split"))])
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     kinds = [figures[name] for name in ("repeated pair", "repeated token", "new")]
     total = sum(kind["targets"] for kind in kinds)
     assert total == 280  # all targets of the validation split, in 14 windows of 20
