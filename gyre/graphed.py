@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from errors import say
+from files import first_line
 from model.generation import KEY_BLOCK, Batch, Step, evaluating, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
@@ -128,17 +130,25 @@ class GraphedStep:
     def make_block(self, n_keys: int, start: int) -> "DecodingBlock":
         """Return the step that reads so many keys, recorded as a graph at position `start`."""
         block = DecodingBlock(self, n_keys)
-        if self.pool is not None:
-            block.fill(block.tokens, start)
-            with ExitStack() as held:
-                if self.compiled:
-                    # For each number of rows there is a graph of its own, and 8 would be too few.
-                    # What does not compile runs as it is written.
-                    held.enter_context(torch._dynamo.config.patch(
-                        recompile_limit=32, suppress_errors=True))
-                    # The compiler advises to round float32 products to TF32.
-                    held.enter_context(warnings.catch_warnings(action="ignore"))
+        if self.pool is None:
+            return block
+        block.fill(block.tokens, start)
+        with ExitStack() as held:
+            if self.compiled:
+                # For each number of rows there is a graph of its own, and 8 would be too few.
+                # What does not compile runs as it is written.
+                held.enter_context(torch._dynamo.config.patch(
+                    recompile_limit=32, suppress_errors=True))
+                # The compiler advises to round float32 products to TF32.
+                held.enter_context(warnings.catch_warnings(action="ignore"))
+            try:
                 block.record(self.pool)
+            except RuntimeError as error:  # a line of the model that reads a number, say
+                say("note: no CUDA graph can be recorded of a token, which is then computed as it "
+                    f"is, and more slowly ({first_line(error)})")
+                self.pool = None
+                block.graph = None
+                block.start = -1  # the position may have moved on
         return block
 
 

@@ -206,6 +206,25 @@ def test_another_model_size_or_number_of_rows_is_recorded_anew(change, on_cuda, 
     assert fresh.cache is batch.cache
 
 
+def test_a_token_that_cannot_be_recorded_is_computed_as_it_is(monkeypatch, capsys):
+    def record(block, pool):
+        block.fill(block.tokens, 7)
+        block.compute()
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "a pool")
+    monkeypatch.setattr(graphed.DecodingBlock, "record", record)
+    model = sharp_model(n_layers=1)
+    batch = Batch(model, [[1, 2, 3]], GREEDY, max_new_tokens=12)
+    list(batch.draw(GraphedStep(model, batch.cache)))
+    expected = Batch(model, [[1, 2, 3]], GREEDY, max_new_tokens=12)
+    list(expected.draw())
+    assert batch.new_tokens() == expected.new_tokens()
+    assert capsys.readouterr().err == (
+        "note: no CUDA graph can be recorded of a token, which is then computed as it is, and more "
+        "slowly (operation not permitted when stream is capturing)\n")
+
+
 @pytest.mark.slow
 @torch.inference_mode()
 def test_layers_of_all_lengths_are_compiled_once():
