@@ -18,7 +18,8 @@ from files import read_json, read_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
-             "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where"]
+             "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
+             "what-where-long"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
