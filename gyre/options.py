@@ -318,6 +318,7 @@ HABITS = {
     "optim.schedule": "decay_lr lr_decay lr_scheduler_type",
     "optim.warmup_steps": "warmup warmup_iters",
     "resume": "resume_from resume_from_checkpoint",
+    "train.dtype": "amp bf16 fp16 fp32 mixed_precision precision torch_dtype",
     "train.eval_interval": "eval_every eval_steps save_steps",
     "train.micro_batch_size": "device_batch_size gradient_accumulation_steps "
                               "per_device_train_batch_size",
@@ -325,6 +326,7 @@ HABITS = {
     "train.sample_tokens": "max_new_tokens",
     "train.steps": "epochs iters max_epochs max_iters max_steps num_epochs num_iterations "
                    "num_train_epochs",
+    "dtype": "bf16 fp16 fp32 precision torch_dtype",
     "max_new_tokens": "length max_length max_tokens n_predict num_tokens",
     "num_samples": "n_samples num_return_sequences",
     "prompt": "input start text",
@@ -679,6 +681,8 @@ class Parser(argparse.ArgumentParser):
 
     def advise_files(self, strays: list[str]) -> str:
         """Return which of --config and --data.files words without an option may belong to."""
+        if file_kind(strays[0]) == ".py" and not os.path.exists(strays[0]):  # as nanoGPT has it
+            return "a configuration is a YAML file, such as --config shakespeare.yaml"
         texts = [word for word in strays if names_text(word)]
         if len(texts) > 2:
             return advise("--data.files", self.options["--data.files"].hint, texts)

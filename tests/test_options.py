@@ -415,6 +415,12 @@ def test_a_word_without_an_option_is_given_one(config, message):
     assert mistake("tiny.yaml", parser=parser) == message
 
 
+def test_a_configuration_of_nanogpt_is_told_what_ours_are():
+    assert mistake("config/train_gpt2.py", parser=Parser(config=True)) == (
+        "config/train_gpt2.py is no option: a configuration is a YAML file, such as --config "
+        "shakespeare.yaml")
+
+
 @pytest.mark.parametrize("argv, options", [
     ("poem.txt", "--data.files poem.txt"), ("notes", "--data.files notes"),
     ("notes/*.md", "--data.files 'notes/*.md'"), ("elsewhere.csv", "--data.files elsewhere.csv"),
