@@ -558,7 +558,8 @@ def test_all_unknown_options_are_named_at_once():
 
 
 def test_every_habit_leads_to_an_option_that_there_is():
-    known = {*OPTIONS, "resume", "prompt", "run", "max_new_tokens", "num_samples", "temperature"}
+    known = {*OPTIONS, "resume", "prompt", "run", "dtype", "max_new_tokens", "num_samples",
+             "temperature"}
     assert set(HABITS) <= known
 
 
