@@ -3,7 +3,7 @@
     python train.py --config small.yaml
     python train.py --config small.yaml --model.position sinusoidal --train.steps 500
     python train.py --resume runs/small-rope-s1
-    python train.py --init-from runs/small-rope-s1 --optim.lr 1e-4
+    python train.py --init-from runs/small-rope-s1 --data.files book.txt
     python train.py --branch-from runs/small-rope-s1 --train.steps 2000
     torchrun --nproc-per-node 2 train.py --config small.yaml
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\

@@ -109,7 +109,8 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:
         raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
     if device not in devices:
-        raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}")
+        raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}: "
+                        "say one of these, or leave it out")
     return torch.device(device)
 
 

@@ -320,12 +320,10 @@ HABITS = {
     "resume": "resume_from resume_from_checkpoint",
     "train.dtype": "amp bf16 fp16 fp32 mixed_precision precision torch_dtype",
     "train.eval_interval": "eval_every eval_steps save_steps",
-    "train.micro_batch_size": "device_batch_size gradient_accumulation_steps "
-                              "per_device_train_batch_size",
+    "train.micro_batch_size": "device_batch_size per_device_train_batch_size",
     "train.sample_prompt": "prompt start",
     "train.sample_tokens": "max_new_tokens",
-    "train.steps": "epochs iters max_epochs max_iters max_steps num_epochs num_iterations "
-                   "num_train_epochs",
+    "train.steps": "iters max_iters max_steps num_iterations",
     "dtype": "bf16 fp16 fp32 precision torch_dtype",
     "max_new_tokens": "length max_length max_tokens n_predict num_tokens",
     "num_samples": "n_samples num_return_sequences",
@@ -334,6 +332,17 @@ HABITS = {
     "temperature": "do_sample temp",
 }
 
+
+# Words of other repositories that no option means quite.
+EXPLAINED = {
+    "epochs max_epochs num_epochs num_train_epochs":
+        "gyre counts steps: leave it out, and they are chosen for the text, or say --train.steps",
+    "gradient_accumulation_steps grad_accum":
+        "did you mean --train.micro_batch_size? It is the rows of a part, and not the number of "
+        "parts",
+    "disable_wandb no_wandb report_to use_wandb wandb_log":
+        "did you mean --log.wandb disabled?",
+}
 
 # Options of each command beside those of the configuration. No command imports another for a hint.
 COMMAND_OPTIONS = {
@@ -359,6 +368,10 @@ def nearest(word: str, names: Iterable[str], elsewhere: bool = False) -> str:
     by_last_part = {option.rpartition(".")[2]: option for option in plain}
     wanted = word.lstrip("-").replace("-", "_").rpartition(".")[2]
     option = find_option(wanted, plain)
+    if option is None and "train.steps" in plain:
+        for words, explanation in EXPLAINED.items():
+            if wanted in words.split():
+                return f" ({explanation})"
     if option is None and elsewhere:
         hint = name_command(wanted)
         if hint:
@@ -427,7 +440,9 @@ def find_config(name: str | Path) -> Path:
             return path
     beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
     hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
-    if names_text(str(name)):
+    if file_kind(str(name)) == ".py":  # as nanoGPT has it
+        hint = " (a configuration is a YAML file)"
+    elif names_text(str(name)):
         hint = f" (did you mean --data.files {shlex.quote(str(name))}?)"
     raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
 
@@ -693,6 +708,10 @@ class Parser(argparse.ArgumentParser):
         return f"did you mean {' '.join(corrected)}?"
 
     def error(self, message: str) -> NoReturn:
+        missing = message.removeprefix("the following arguments are required: ")
+        action = self._option_string_actions.get(missing)
+        if missing != message and action is not None and action.choices:
+            message = f"{missing} is missing: {', '.join(action.choices)}"
         raise UserError(message.removeprefix("argument "))
 
 

@@ -18,6 +18,9 @@ from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
 
+TUNED = "-tuned"
+"""What follows the name of a run in that of another, which starts from its weights."""
+
 
 @dataclass
 class StartOptions:
@@ -109,7 +112,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.init_from:
         run = RunDir.open(options.init_from)
         draft = draft_from_run(run, files, given)
-        stem = f"{run.path.name}-tuned"
+        stem = run.path.name + TUNED
     else:
         draft = make_draft(*files, given)
     if options.config:
@@ -156,14 +159,17 @@ def begin(
 ) -> Start:
     """Return how to start a new run of this configuration, by the command line `argv`.
 
-    Without a name it is called by its `stem`, its encoding and its seed.
+    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem has
+    that of a run whose weights it starts from.
     """
     config = draft.limits
     optim = config.optim
     if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
         raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
-    return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
+    if not stem.endswith(TUNED):
+        stem += f"-{config.model.position}"
+    return Start(config, f"{stem}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
 
 

@@ -497,7 +497,7 @@ def test_a_word_too_many_is_to_be_left_out():
 
 @pytest.mark.parametrize("habit, ours", [
     ("learning_rate", "optim.lr"), ("lr", "optim.lr"), ("batch_size", "train.batch_size"),
-    ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("epochs", "train.steps"),
+    ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("bf16", "train.dtype"),
     ("block_size", "data.seq_len"), ("n_embd", "model.dim"), ("n_layer", "model.n_layers"),
     ("n_head", "model.n_heads"), ("dropout", "model.dropout"), ("device", "train.device"),
     ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "log.runs"),
@@ -509,6 +509,27 @@ def test_a_word_too_many_is_to_be_left_out():
 def test_words_of_other_repositories_lead_to_our_options(habit, ours):
     message = mistake(f"--{habit}", "3", parser=Parser(config=True))
     assert message == f"there is no option --{habit} (did you mean --{ours}?)"
+
+
+@pytest.mark.parametrize("habit, words", [
+    ("num-train-epochs", "gyre counts steps: leave it out, and they are chosen for the text, or "
+                         "say --train.steps"),
+    ("gradient_accumulation_steps", "did you mean --train.micro_batch_size? It is the rows of a "
+                                    "part, and not the number of parts"),
+    ("no-wandb", "did you mean --log.wandb disabled?")])
+def test_words_that_no_option_means_quite_are_explained(habit, words):
+    message = mistake(f"--{habit}", "3", parser=Parser(config=True))
+    assert message == f"there is no option --{habit} ({words})"
+
+
+def test_a_file_of_python_is_no_configuration(tmp_path):
+    with pytest.raises(UserError, match=r"no config x/a.py \(a configuration is a YAML file\), "):
+        parse_config("--config", "x/a.py")
+
+
+def test_an_option_that_is_missing_is_told_with_its_choices():
+    with pytest.raises(UserError, match="^--to is missing: hf, gguf, web, run$"):
+        export.parse(["runs/a", "OUT"])
 
 
 @pytest.mark.parametrize("habit, ours", [

@@ -244,7 +244,7 @@ def test_without_a_file_an_unset_name_begins_with_gyre(workdir):
 
 def test_an_unset_name_of_a_fine_tuning_says_what_it_comes_from(workdir, finished):
     assert start(*training_argv(workdir), "--init-from", finished).stem == (
-        f"{finished.name}-tuned-rope-s1")
+        f"{finished.name}-tuned-s1")
 
 
 def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path):
