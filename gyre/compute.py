@@ -109,8 +109,9 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:
         raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
     if device not in devices:
-        raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}: "
-                        "say one of these, or leave it out")
+        known = ", ".join(devices)
+        raise UserError(f"device {device} was asked for, but this machine has {known}: say one of "
+                        "these, or leave it out")
     return torch.device(device)
 
 
