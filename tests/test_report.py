@@ -19,7 +19,7 @@ from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
-             "what-where-long"]
+             "what-where-long", "what-where-english"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -356,6 +356,41 @@ def test_results_md_has_the_rivals(committed):
         cells += [rise(study, arm, multiple) for multiple in (2, 4, 8)]
         (row,) = re.findall(rf"\| `{arm}`[^|]* \|((?: [^| ]+(?: \[[^|]*\])? \|){{5}})", page)
         assert [cell.strip() for cell in row.split("|")[:-1]] == cells
+
+
+@pytest.mark.parametrize("arm", ["rope_sin_qk", "sin_qk_4e3"])
+def test_results_md_has_the_rivals_in_english(committed, arm):
+    study = committed["what-where-english"]
+    *first, last = [interval(study, arm, tokens) for tokens in study.horizons]
+    assert f"{', '.join(first)} and {last}" in words("docs/results.md")
+
+
+def test_results_md_has_how_the_rivals_go_on(committed):
+    study = committed["what-where-long"]
+    page = words("docs/results.md")
+    after = []
+    for tokens in study.horizons:
+        base = study.losses("rope", tokens)
+        losses = study.losses("rope_sin_qk", tokens)
+        after.append([f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)])
+    (one, two), (three, four) = after
+    assert f"{one} and {two} after 4.19 M tokens, {three} and {four} after 8.39 M" in page
+
+
+def test_the_readme_says_what_to_choose(committed):
+    study = committed["what-where"]
+    english = committed["what-where-english"]
+    readme = words("README.md")
+    lead = abs(study.paired("rope_sin_qk", study.horizons[0]).mean)
+    text = abs(english.paired("rope_sin_qk", english.horizons[0]).mean)
+    long = committed["what-where-long"]
+    late = abs(long.paired("rope_sin_qk", long.horizons[-1]).mean)
+    last = abs(english.paired("rope_sin_qk", english.horizons[-1]).mean)
+    assert f"is {lead:.2f} below RoPE after 1.05 M tokens of Python" in readme
+    assert f"and {text:.2f} in English, and {late:.2f} (two seeds) and {last:.2f} after" in readme
+    pope = float(rise(study, "pope_4e3", 4))
+    rope = float(rise(study, "rope", 4))
+    assert f"`pope` rises by {pope:.2f}, and that of RoPE by {rope:.2f}." in readme
 
 
 @pytest.mark.parametrize("name", ["qk-rates", "what-where-rates", "what-where-english-rates"])

@@ -116,7 +116,8 @@ def test_a_folder_without_a_plan_is_no_study(tmp_path):
 @pytest.mark.parametrize("name", [
     "bases", "causes", "context/c32", "context/c128", "context/c512", "english", "five", "qk",
     "qk-english", "qk-long", "qk-mechanism", "qk-rates", "qk-retuned", "qk-tuned", "qk-wide",
-    "what-where", "what-where-english-rates", "what-where-long", "what-where-rates", "wide"])
+    "what-where", "what-where-english", "what-where-english-rates", "what-where-long",
+    "what-where-rates", "wide"])
 def test_every_committed_study_can_be_read(name):
     study = Study.load(ROOT / "studies" / name)
     files = [*(study.path / "results").glob("*.json")]
