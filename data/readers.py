@@ -50,6 +50,13 @@ CODE = """
 PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
+# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py and
+# ablation/plan.py.
+OUTPUTS = {
+    "gyre's runs": ("run.json", "config.yaml"),
+    "gyre's prepared texts": ("manifest.json", "train.bin"),
+    "gyre's studies": ("plan.json", "results"),
+}
 
 AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"
 AS_LINES = "write one object on each line of a .jsonl file, as jq -c '.[]' FILE > NEW.jsonl does"
@@ -112,17 +119,27 @@ def check_kind(path: str) -> None:
         raise UserError(f"{path} is not read, because {kind} is no plain text: {REFUSED[kind]}")
 
 
-def list_folder(folder: str) -> tuple[list[str], Counter[str]]:
-    """Return the text files in a folder and its subfolders, sorted, and how many others of each
-    suffix are in it.
+def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
+    """Return the text files in a folder and its subfolders, how many others there are, and outputs.
 
-    Hidden files and folders, and folders of software, are not looked into. A file without a suffix
-    is a text file if its first bytes are text.
+    The text files are sorted, the others counted by suffix. Outputs of gyre below `folder` are not
+    looked into: the last value describes them. Neither are hidden files and folders, and folders of
+    software. A file without a suffix is a text file if its first bytes are text.
     """
     texts: list[str] = []
     others: Counter[str] = Counter()
+    outputs: set[str] = set()
     for parent, subfolders, names in os.walk(folder):
-        subfolders[:] = [name for name in subfolders if name[0] != "." and name not in SOFTWARE]
+        entered = []
+        for name in subfolders:
+            if name[0] == "." or name in SOFTWARE:
+                continue
+            output = describe_output(Path(parent, name))
+            if output is None:
+                entered.append(name)
+            else:
+                outputs.add(output)
+        subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
             kind = file_kind(name)
@@ -135,7 +152,22 @@ def list_folder(folder: str) -> tuple[list[str], Counter[str]]:
                 texts.append(path)
             else:
                 others[kind] += 1
-    return sorted(texts, key=lambda path: Path(path).parts), others
+    return sorted(texts, key=lambda path: Path(path).parts), others, outputs
+
+
+def describe_output(folder: Path) -> str | None:
+    """Return what a folder is if a command of gyre wrote it, or else None.
+
+    An exported model counts as the user's own folder.
+    """
+    for what, markers in OUTPUTS.items():
+        if all((folder / name).exists() for name in markers):
+            return what
+    if folder.name == "wandb":
+        for pattern in ("run-*", "offline-run-*", "superseded"):
+            if any(folder.glob(pattern)):
+                return "wandb's logs"
+    return None
 
 
 def begins_as_text(path: str) -> bool:

@@ -327,9 +327,10 @@ def search_folder(folder: str) -> tuple[list[str], str]:
 
     Raises UserError if there is none.
     """
-    paths, others = list_folder(folder)
+    paths, others, outputs = list_folder(folder)
     frequent = sorted(others.items(), key=lambda item: (-item[1], item[0]))[:5]
-    left_out = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in frequent)
+    suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
+    left_out = ", ".join(suffixes + sorted(outputs))
     if not paths:
         rest = f", and has {left_out}" if left_out else ""
         raise UserError(f"--data.files {folder} is a folder without text files{rest}")

@@ -397,6 +397,53 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
     assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
 
 
+OUTPUTS = pytest.mark.parametrize("names, what", [
+    (["config.yaml", "run.json", "metrics.jsonl"], "gyre's runs"),
+    (["manifest.json", "train.bin", "tokenizer.txt"], "gyre's prepared texts"),
+    (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies")])
+
+
+@OUTPUTS
+def test_a_folder_leaves_out_what_gyre_wrote(tmp_path, capsys, names, what):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.png", b"\x89PNG")
+    for name in names:
+        write(tmp_path / "deep/small" / name, '{"text": "output"}')
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 files of 2 are read (left out: 1 .png, {what})"]
+
+
+@pytest.mark.parametrize("run", ["run-2026-a1", "offline-run-2026-a1", "superseded/offline-run-1"])
+def test_a_folder_leaves_out_logs_of_wandb(tmp_path, capsys, run):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "runs/wandb" / run / "files/config.yaml", "seed: 1")
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 files of 1 are read (left out: wandb's logs)"]
+
+
+@pytest.mark.parametrize("name", [
+    "plan.json", "run.json", "manifest.json", "config.yaml", "results/a.csv", "wandb/a.txt"])
+def test_one_marker_alone_leaves_no_folder_out(tmp_path, name):
+    write(tmp_path / "mine" / name, "text\n")
+    write(tmp_path / "mine/notes.txt", "notes")
+    assert "notes" in read(tmp_path)
+
+
+@OUTPUTS
+def test_an_output_of_gyre_that_is_named_is_read(tmp_path, names, what):
+    for name in names:
+        write(tmp_path / name, '{"text": "output"}')
+    write(tmp_path / "notes.md", "notes")
+    assert "notes" in read(tmp_path)
+
+
+def test_a_folder_of_runs_alone_says_what_it_has(tmp_path):
+    for name in ("config.yaml", "run.json"):
+        write(tmp_path / "small" / name, "{}")
+    with pytest.raises(UserError, match="is a folder without text files, and has gyre's runs"):
+        read(tmp_path)
+
+
 def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")

@@ -201,6 +201,14 @@ def test_the_fingerprint_of_a_folder_follows_its_files(tmp_path):
     assert source(str(tmp_path)).fingerprint() != first
 
 
+def test_the_fingerprint_of_a_folder_survives_a_run_in_it(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    first = source(str(tmp_path)).fingerprint()
+    for name in ("config.yaml", "run.json", "metrics.jsonl"):
+        write(tmp_path / "runs/small" / name, "{}")
+    assert source(str(tmp_path)).fingerprint() == first
+
+
 @pytest.mark.parametrize("name, entry", [
     ("a.txt", []), ("a.jsonl", []), ("a.parquet", []), ("a.csv", ["rows"]), ("a.tsv", ["rows"]),
     ("a.ndjson", ["rows"])])
