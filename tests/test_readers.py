@@ -128,6 +128,57 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
         read(write(tmp_path / name, "x"))
 
 
+@pytest.mark.parametrize("content, words", [
+    ('[{"text": "a"}]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('\ufeff[\n "a"]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('{"name": "x", "messages": [{"text": "a"}]}', "jq -c '.messages[]' FILE > NEW.jsonl does"),
+    ('{\n "ids": [1, 2],\n "rows": [\n {\n "a": 1}]}', "jq -c '.rows[]' FILE > NEW.jsonl does"),
+    ('{"my \\"rows\\"": [{"a": 1}]}', """jq -c '."my \\"rows\\""[]' FILE > NEW.jsonl does"""),
+    ('{"it\'s": [{"a": 1}]}', """jq -c '."it'"'"'s"[]' FILE > NEW.jsonl does"""),
+    ('{"messages": [{"text": "a"}]}\n{"messages": []}', "one object on each line: rename it")],
+    ids=short)
+def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "chat.json", content))
+    assert words in str(error.value)
+
+
+def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
+    """As Facebook and Instagram export a chat."""
+    chat = {"participants": [{"name": "ann"}, {"name": "bob"}],
+            "messages": [{"sender_name": "ann", "content": "a long text, and then some more"}]}
+    with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
+        read(write(tmp_path / "message_1.json", json.dumps(chat)))
+
+
+@pytest.mark.parametrize("name, pack", [("a.json", bytes), ("a.json.gz", gz)])
+def test_the_start_of_large_json_is_enough_for_advice(tmp_path, monkeypatch, name, pack):
+    monkeypatch.setattr(readers, "JSON_START", 50)
+    content = b'{"users": [{"id": 1}], "messages": [{"text": "' + b"a" * 1000
+    with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
+        read(write(tmp_path / name, pack(content)))
+
+
+@pytest.mark.parametrize("content", [
+    '{"a": 1}', '{"about": {"a": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx', "", "{", "\0\0",
+    '{"a": ' + "[" * 100_000, '{"a": [[{}]]}'], ids=short)
+def test_json_that_cannot_be_told_has_both_commands(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(readers, "JSON_START", 200_000)
+    with pytest.raises(UserError, match=r"jq -c '\.\[\]' .*jq -c '\.KEY\[\]' .* rename it"):
+        read(write(tmp_path / "a.json", content))
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("key", ["messages", "my 'chat', \"x\"", "\u043e\u0442"])
+def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "a.json", json.dumps({"id": 1, key: [{"text": "a"}]})))
+    (command,) = re.findall("jq .* FILE > NEW.jsonl", str(error.value))
+    subprocess.run(command.replace("FILE ", "a.json "), shell=True, check=True)
+    assert read("NEW.jsonl") == ["a"]
+
+
 # JSON lines that are none
 
 
