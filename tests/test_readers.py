@@ -207,7 +207,7 @@ def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
     ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
     ('{"story": "a", "n": 1}\n', "only 'story', 'n' .int.: choose .*--data.column"),
-    ('{"text": "a"}\n{"text": ["b"]}\n', "no text in a column 'text', only 'text' .list.:")],
+    ('{"text": ["b"]}\n{"text": ""}\n', "no text in a column 'text', only 'text' .list.:")],
     ids=short)
 def test_jsonl_that_is_none_is_described(tmp_path, content, words):
     with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
