@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
-from errors import UserError, require_modules
+from errors import UserError, closest, require_modules
 from files import first_line
 
 PIECE = 1 << 20  # bytes of a text file that are read at a time
@@ -420,13 +420,19 @@ def no_text(column: str, columns: Mapping[str, str]) -> NoText:
                           f"with a column 'text'; of a .jsonl file, jq -c '{JOIN_TURNS % chat}' "
                           "FILE > NEW.jsonl does that")
     names = []
+    candidates = {}  # columns of text, by their names in lower case
     for name, kind in columns.items():
         shown = repr(name)
-        if not re.fullmatch(TEXT_TYPE, kind):
+        if re.fullmatch(TEXT_TYPE, kind):
+            candidates[name.lower()] = name
+        else:
             shown += f" ({kind})"
         names.append(shown)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: choose a "
-                  "column of text with --data.column")
+    advice = "choose a column of text with --data.column"
+    nearest = closest(column.lower(), candidates)
+    if nearest is not None:
+        advice = f"did you mean --data.column {shlex.quote(candidates[nearest])}?"
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:

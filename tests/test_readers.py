@@ -117,6 +117,23 @@ def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
         read(write(tmp_path / name, content))
 
 
+@pytest.mark.parametrize("column, header, suggestion", [
+    ("review text", "id,Review Text", "'Review Text'"), ("text", "id,Text", "Text"),
+    ("reviewtext", "id,Review's text", """'Review'"'"'s text'"""), ("text", "id,texts", "texts"),
+    ("Content", "CONTENT,contents", "CONTENT")])
+def test_a_column_of_nearly_this_name_is_suggested(tmp_path, column, header, suggestion):
+    path = write(tmp_path / "a.csv", f"{header}\n1,a\n")
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    assert str(error.value).endswith(f": did you mean --data.column {suggestion}?")
+
+
+def test_no_column_without_text_is_suggested(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"Text": ["a"], "summary": "b"}\n')
+    with pytest.raises(UserError, match="choose a column of text with --data.column$"):
+        read(path)
+
+
 @pytest.mark.parametrize("name, words", [
     ("conversations.json", "jq .* rename it to .jsonl"), ("c4.json.gz", "jq"), ("a.HTML", "pandoc"),
     ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"), ("book.docx", "pandoc"),
