@@ -1,7 +1,7 @@
 """Prepared token ids: find them or make them, and cut them into the rows of a batch."""
 
 import os
-import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -110,14 +110,34 @@ def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict
         if not files:
             raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
-    folder = f"{label_text(config)}-{json_sha256(settings)[:12]}"
-    return Path(config.prepared) / folder, settings
+    key = json_sha256(settings)[:12]
+    return find_folder(Path(config.prepared), label_text(config), key), settings
+
+
+def find_folder(prepared: Path, label: str, key: str) -> Path:
+    """Return the folder of the settings with this key: with this label, or the one that is there.
+
+    The same files can be named in several ways, and earlier versions made other labels of them.
+    """
+    folder = prepared / f"{label}-{key}"
+    if not folder.exists():
+        for other in sorted(prepared.glob(f"[!.]*-{key}")):
+            return other
+    return folder
 
 
 def label_text(config: DataConfig) -> str:
-    """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib"."""
+    """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib".
+
+    It has letters and digits of all scripts, and dots.
+    """
     name = getattr(config, config.source, config.source)
-    label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
+    if config.source == "files":
+        name = os.path.abspath(os.path.expanduser(name[0]))  # "." has a name, too
+    # macOS may return a letter and its accent as two characters, and an accent is no letter.
+    stem = unicodedata.normalize("NFC", Path(name).stem)
+    characters = [each if each.isalnum() or each == "." else " " for each in stem]
+    label = "-".join("".join(characters).split())
     return label.strip("-.")[:40] or config.source
 
 

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +23,13 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
-from errors import UserError, require_modules
+from errors import UserError, closest, require_modules
 from files import first_line
 
 PIECE = 1 << 20  # bytes of a text file that are read at a time
 ROWS = 100  # rows of a Parquet file in memory at a time
 HEAD = 4096  # bytes at the start of a file that tell what it is
+JSON_START = 4 << 20  # bytes of a .json file that are read to tell what is in it
 NEARBY = 20  # characters on each side of a bad byte that are shown
 
 # --- kinds of files -------------------------------------------------------------------------------
@@ -50,14 +52,23 @@ CODE = """
 PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
+# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py and
+# ablation/plan.py.
+OUTPUTS = {
+    "gyre's runs": ("run.json", "config.yaml"),
+    "gyre's prepared texts": ("manifest.json", "train.bin"),
+    "gyre's studies": ("plan.json", "results"),
+}
 
 AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"
-AS_LINES = "write one object on each line of a .jsonl file, as jq -c '.[]' FILE > NEW.jsonl does"
+LINES = "write one object on each line of a .jsonl file, as jq -c {} FILE > NEW.jsonl does"
+AS_LINES = LINES.format("'.[]'")
 AS_CSV = "save its sheet as CSV in UTF-8"
 UNPACK = "unpack it, and name what is in it"
 # Files that are no plain text although some of them look like it, and what to do with them.
 REFUSED = {
-    ".json": f"{AS_LINES}; if it has one object on each line already, rename it to .jsonl",
+    ".json": f"{AS_LINES} for a list, and jq -c '.KEY[]' for a list under KEY in an object; if it "
+             "has one object on each line already, rename it to .jsonl",
     ".html": AS_TEXT, ".htm": AS_TEXT, ".xhtml": AS_TEXT, ".mhtml": AS_TEXT,
     ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
     ".docx": AS_TEXT, ".doc": AS_TEXT, ".odt": AS_TEXT, ".rtf": AS_TEXT, ".epub": AS_TEXT,
@@ -90,6 +101,8 @@ SIGNATURES = (
     (b"\x89PNG", "an image", "leave it out"),
     (b"\xff\xd8\xff", "an image", "leave it out"),
 )
+# In a JSON object: what is before a key, the key, and the colon.
+JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -106,23 +119,91 @@ def file_kind(path: str | PurePath) -> str:
 
 
 def check_kind(path: str) -> None:
-    """Raise UserError for a file that its name shows to be no text."""
+    """Raise UserError for a file that its name shows to be no text.
+
+    Of a .json file on this machine, the first bytes are read for the advice.
+    """
     kind = file_kind(path)
     if kind in REFUSED:
-        raise UserError(f"{path} is not read, because {kind} is no plain text: {REFUSED[kind]}")
+        advice = REFUSED[kind]
+        if kind == ".json" and os.path.isfile(path):
+            advice = advise_json(path)
+        raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
 
 
-def list_folder(folder: str) -> tuple[list[str], Counter[str]]:
-    """Return the text files in a folder and its subfolders, sorted, and how many others of each
-    suffix are in it.
+def advise_json(path: str) -> str:
+    """Return how to make lines of a .json file, or general advice if its start does not tell."""
+    try:
+        with reading(path), open_file(path) as file:
+            data = file.read(JSON_START)
+    except UserError:
+        return REFUSED[".json"]
+    start = data.decode(errors="replace").removeprefix("\ufeff").lstrip()
+    if start.startswith("["):
+        return AS_LINES
+    if begins_with_object_lines(start):
+        return "it has one object on each line: rename it to .jsonl"
+    key = longest_list(start)
+    if key is None:
+        return REFUSED[".json"]
+    if not re.fullmatch('"[A-Za-z_][A-Za-z0-9_]*"', key):
+        return LINES.format(shlex.quote(f".{key}[]"))
+    name = key.strip('"')
+    return LINES.format(f"'.{name}[]'")
 
-    Hidden files and folders, and folders of software, are not looked into. A file without a suffix
-    is a text file if its first bytes are text.
+
+def begins_with_object_lines(start: str) -> bool:
+    """Return whether the first line of a text is a JSON object, and another object follows it."""
+    first, _, rest = start.partition("\n")
+    if not rest.lstrip().startswith("{"):
+        return False
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def longest_list(start: str) -> str | None:
+    """Return the key, as JSON, of the longest list of objects in a JSON object, or None.
+
+    `start` may be cut off: the list that it is cut in counts as the longest.
+    """
+    lengths: dict[str, int] = {}
+    member = JSON_KEY.match(start)
+    while member is not None:
+        begin = member.end()
+        try:
+            value, end = json.JSONDecoder().raw_decode(start, begin)
+        except (ValueError, RecursionError):
+            is_list = re.compile(r"\[\s*\{").match(start, begin)
+            return member[1] if is_list else None
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lengths[member[1]] = end - begin
+        member = JSON_KEY.match(start, end)
+    return max(lengths, key=lambda key: lengths[key], default=None)
+
+
+def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
+    """Return the text files in a folder and its subfolders, how many others there are, and outputs.
+
+    The text files are sorted, the others counted by suffix. Outputs of gyre below `folder` are not
+    looked into: the last value describes them. Neither are hidden files and folders, and folders of
+    software. A file without a suffix is a text file if its first bytes are text.
     """
     texts: list[str] = []
     others: Counter[str] = Counter()
+    outputs: set[str] = set()
     for parent, subfolders, names in os.walk(folder):
-        subfolders[:] = [name for name in subfolders if name[0] != "." and name not in SOFTWARE]
+        entered = []
+        for name in subfolders:
+            if name[0] == "." or name in SOFTWARE:
+                continue
+            output = describe_output(Path(parent, name))
+            if output is None:
+                entered.append(name)
+            else:
+                outputs.add(output)
+        subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
             kind = file_kind(name)
@@ -135,7 +216,22 @@ def list_folder(folder: str) -> tuple[list[str], Counter[str]]:
                 texts.append(path)
             else:
                 others[kind] += 1
-    return sorted(texts, key=lambda path: Path(path).parts), others
+    return sorted(texts, key=lambda path: Path(path).parts), others, outputs
+
+
+def describe_output(folder: Path) -> str | None:
+    """Return what a folder is if a command of gyre wrote it, or else None.
+
+    An exported model counts as the user's own folder.
+    """
+    for what, markers in OUTPUTS.items():
+        if all((folder / name).exists() for name in markers):
+            return what
+    if folder.name == "wandb":
+        for pattern in ("run-*", "offline-run-*", "superseded"):
+            if any(folder.glob(pattern)):
+                return "wandb's logs"
+    return None
 
 
 def begins_as_text(path: str) -> bool:
@@ -324,13 +420,19 @@ def no_text(column: str, columns: Mapping[str, str]) -> NoText:
                           f"with a column 'text'; of a .jsonl file, jq -c '{JOIN_TURNS % chat}' "
                           "FILE > NEW.jsonl does that")
     names = []
+    candidates = {}  # columns of text, by their names in lower case
     for name, kind in columns.items():
         shown = repr(name)
-        if not re.fullmatch(TEXT_TYPE, kind):
+        if re.fullmatch(TEXT_TYPE, kind):
+            candidates[name.lower()] = name
+        else:
             shown += f" ({kind})"
         names.append(shown)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: choose a "
-                  "column of text with --data.column")
+    advice = "choose a column of text with --data.column"
+    nearest = closest(column.lower(), candidates)
+    if nearest is not None:
+        advice = f"did you mean --data.column {shlex.quote(candidates[nearest])}?"
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:

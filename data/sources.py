@@ -49,6 +49,7 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
+ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
 OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
 
@@ -327,9 +328,10 @@ def search_folder(folder: str) -> tuple[list[str], str]:
 
     Raises UserError if there is none.
     """
-    paths, others = list_folder(folder)
+    paths, others, outputs = list_folder(folder)
     frequent = sorted(others.items(), key=lambda item: (-item[1], item[0]))[:5]
-    left_out = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in frequent)
+    suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
+    left_out = ", ".join(suffixes + sorted(outputs))
     if not paths:
         rest = f", and has {left_out}" if left_out else ""
         raise UserError(f"--data.files {folder} is a folder without text files{rest}")
@@ -357,6 +359,8 @@ class Notes:
     rows_without_text: int = 0
     other_columns: set[str] = field(default_factory=set)
     """Columns that the rows without text have."""
+    other_types: dict[str, None] = field(default_factory=dict)
+    """Types of values in the column that are no text, in the order of the rows."""
     skipped_tables: list[str] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
@@ -379,9 +383,11 @@ class Notes:
         """Print the notes."""
         separator = self.config.separator
         if self.rows_without_text:
-            have = ", ".join(sorted(self.other_columns)[:8]) or "no other columns"
+            column = self.config.column
+            values = [f"{column} as {name}" for name in self.other_types]
+            have = ", ".join(values + sorted(self.other_columns)[:8]) or "no other columns"
             say(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in column "
-                f"{self.config.column} (they have {have})")
+                f"{column} (they have {have})")
         if self.skipped_tables:
             say(f"note: without a text in column {self.config.column}, and left out: "
                 f"{list_names(self.skipped_tables)}")
@@ -466,13 +472,15 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
 def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterable[str]]:
     """Yield the text of each row as a document. At least one row must have the column.
 
-    A row without text (null, "" or no such column) is no document, and is counted.
+    A row without text (null, "", a value that is no string, or no such column) is no document, and
+    is counted. Raises UserError if there are values, and none of the first ROWS_TRIED is a string.
     """
     column = notes.config.column
     types: dict[str, str] = {}
     n_rows = 0
     without_text = 0
     other_columns: set[str] = set()
+    other_types: dict[str, None] = {}  # of values that are no string, in the order of the rows
     for row in rows:
         n_rows += 1
         for name, value in row.items():
@@ -480,14 +488,27 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
                 types[name] = type(value).__name__
         text = row.get(column)
         if not isinstance(text, str | None):
-            raise UserError(str(no_text(column, types | {column: type(text).__name__})))
+            other_types[type(text).__name__] = None
+            text = None
         if text:
             yield [text]
         else:
             without_text += 1
             other_columns |= {name for name, value in row.items() if value is not None}
+        if n_rows == ROWS_TRIED == without_text:
+            check_types(column, types, other_types)
     if types and column not in types:
         raise no_text(column, types)
+    if n_rows == without_text:
+        check_types(column, types, other_types)
     notes.rows += n_rows
     notes.rows_without_text += without_text
     notes.other_columns |= other_columns - {column}
+    notes.other_types |= other_types
+
+
+def check_types(column: str, types: dict[str, str], other_types: dict[str, None]) -> None:
+    """Raise UserError if a column without any text has values of other types."""
+    if other_types:
+        first = next(iter(other_types))
+        raise UserError(str(no_text(column, types | {column: first})))

@@ -15,7 +15,7 @@ import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import units
-from data.dataset import find_or_prepare, locate, open_prepared, prepare
+from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import copy_text, hold_out_end, read_blocks, split_text
 from data.sources import SOURCES, DataConfig
 from errors import UserError
@@ -394,6 +394,38 @@ def test_nothing_is_said_of_a_text_that_is_refused(tmp_path, capsys, name, conte
 def test_folders_from_before_an_option_are_still_found(options, name):
     """Names that revision 2ea7a68 gave them."""
     assert locate(DataConfig(**options))[0].name == name
+
+
+@pytest.mark.parametrize("name, label", [
+    ("рассказ.txt", "рассказ"), ("三体 (1).txt", "三体-1"), ("my_notes.txt", "my-notes"),
+    ("cafe\u0301.txt", "caf\u00e9"), ("\U0001f600.txt", "files"), ("*.txt", "files")])
+def test_a_label_has_the_letters_of_any_script(name, label):
+    assert label_text(DataConfig(files=[name])) == label
+
+
+@pytest.mark.parametrize("name, label", [
+    (".", "chapters"), ("./", "chapters"), ("..", "my-book"), ("../notes.txt", "notes")])
+def test_a_folder_named_by_dots_has_its_own_name(tmp_path, monkeypatch, name, label):
+    (tmp_path / "my book/chapters").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "my book/chapters")
+    assert label_text(DataConfig(files=[name])) == label
+
+
+def test_a_text_under_an_earlier_label_is_found(tmp_path, monkeypatch):
+    """Such as files-KEY, which each name without a Latin letter had."""
+    first = prepare(config(jsonl(tmp_path / "рассказ.jsonl", DOCUMENTS)))
+    key = first.folder.name.removeprefix("рассказ-")
+    first.folder.rename(first.folder.with_name(f"files-{key}"))
+    monkeypatch.setattr(dataset_module, "write_files", None)
+    assert prepare(config(tmp_path / "рассказ.jsonl")).folder.name == f"files-{key}"
+
+
+def test_files_named_in_two_ways_are_prepared_once(corpus, monkeypatch):
+    first = prepare(config(corpus))
+    monkeypatch.chdir(corpus.parent)
+    monkeypatch.setattr(dataset_module, "write_files", None)
+    again = DataConfig(files=["*.jsonl"], vocab_size=VOCAB, prepared="prepared")
+    assert prepare(again).folder.samefile(first.folder)
 
 
 def test_every_option_of_a_fetched_text_decides_its_folder():

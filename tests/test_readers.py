@@ -117,6 +117,23 @@ def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
         read(write(tmp_path / name, content))
 
 
+@pytest.mark.parametrize("column, header, suggestion", [
+    ("review text", "id,Review Text", "'Review Text'"), ("text", "id,Text", "Text"),
+    ("reviewtext", "id,Review's text", """'Review'"'"'s text'"""), ("text", "id,texts", "texts"),
+    ("Content", "CONTENT,contents", "CONTENT")])
+def test_a_column_of_nearly_this_name_is_suggested(tmp_path, column, header, suggestion):
+    path = write(tmp_path / "a.csv", f"{header}\n1,a\n")
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    assert str(error.value).endswith(f": did you mean --data.column {suggestion}?")
+
+
+def test_no_column_without_text_is_suggested(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"Text": ["a"], "summary": "b"}\n')
+    with pytest.raises(UserError, match="choose a column of text with --data.column$"):
+        read(path)
+
+
 @pytest.mark.parametrize("name, words", [
     ("conversations.json", "jq .* rename it to .jsonl"), ("c4.json.gz", "jq"), ("a.HTML", "pandoc"),
     ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"), ("book.docx", "pandoc"),
@@ -126,6 +143,57 @@ def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
 def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     with pytest.raises(UserError, match=f"{name} is not read, because .*{words}"):
         read(write(tmp_path / name, "x"))
+
+
+@pytest.mark.parametrize("content, words", [
+    ('[{"text": "a"}]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('\ufeff[\n "a"]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('{"name": "x", "messages": [{"text": "a"}]}', "jq -c '.messages[]' FILE > NEW.jsonl does"),
+    ('{\n "ids": [1, 2],\n "rows": [\n {\n "a": 1}]}', "jq -c '.rows[]' FILE > NEW.jsonl does"),
+    ('{"my \\"rows\\"": [{"a": 1}]}', """jq -c '."my \\"rows\\""[]' FILE > NEW.jsonl does"""),
+    ('{"it\'s": [{"a": 1}]}', """jq -c '."it'"'"'s"[]' FILE > NEW.jsonl does"""),
+    ('{"messages": [{"text": "a"}]}\n{"messages": []}', "one object on each line: rename it")],
+    ids=short)
+def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "chat.json", content))
+    assert words in str(error.value)
+
+
+def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
+    """As Facebook and Instagram export a chat."""
+    chat = {"participants": [{"name": "ann"}, {"name": "bob"}],
+            "messages": [{"sender_name": "ann", "content": "a long text, and then some more"}]}
+    with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
+        read(write(tmp_path / "message_1.json", json.dumps(chat)))
+
+
+@pytest.mark.parametrize("name, pack", [("a.json", bytes), ("a.json.gz", gz)])
+def test_the_start_of_large_json_is_enough_for_advice(tmp_path, monkeypatch, name, pack):
+    monkeypatch.setattr(readers, "JSON_START", 50)
+    content = b'{"users": [{"id": 1}], "messages": [{"text": "' + b"a" * 1000
+    with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
+        read(write(tmp_path / name, pack(content)))
+
+
+@pytest.mark.parametrize("content", [
+    '{"a": 1}', '{"about": {"a": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx', "", "{", "\0\0",
+    '{"a": ' + "[" * 100_000, '{"a": [[{}]]}'], ids=short)
+def test_json_that_cannot_be_told_has_both_commands(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(readers, "JSON_START", 200_000)
+    with pytest.raises(UserError, match=r"jq -c '\.\[\]' .*jq -c '\.KEY\[\]' .* rename it"):
+        read(write(tmp_path / "a.json", content))
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("key", ["messages", "my 'chat', \"x\"", "\u043e\u0442"])
+def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "a.json", json.dumps({"id": 1, key: [{"text": "a"}]})))
+    (command,) = re.findall("jq .* FILE > NEW.jsonl", str(error.value))
+    subprocess.run(command.replace("FILE ", "a.json "), shell=True, check=True)
+    assert read("NEW.jsonl") == ["a"]
 
 
 # JSON lines that are none
@@ -156,7 +224,7 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
     ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
     ('{"story": "a", "n": 1}\n', "only 'story', 'n' .int.: choose .*--data.column"),
-    ('{"text": "a"}\n{"text": ["b"]}\n', "no text in a column 'text', only 'text' .list.:")],
+    ('{"text": ["b"]}\n{"text": ""}\n', "no text in a column 'text', only 'text' .list.:")],
     ids=short)
 def test_jsonl_that_is_none_is_described(tmp_path, content, words):
     with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
@@ -395,6 +463,53 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
     read(tmp_path)
     left_out = "(left out: 2 .png, 1 without a suffix, 1 .json)"
     assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
+
+
+OUTPUTS = pytest.mark.parametrize("names, what", [
+    (["config.yaml", "run.json", "metrics.jsonl"], "gyre's runs"),
+    (["manifest.json", "train.bin", "tokenizer.txt"], "gyre's prepared texts"),
+    (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies")])
+
+
+@OUTPUTS
+def test_a_folder_leaves_out_what_gyre_wrote(tmp_path, capsys, names, what):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.png", b"\x89PNG")
+    for name in names:
+        write(tmp_path / "deep/small" / name, '{"text": "output"}')
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 files of 2 are read (left out: 1 .png, {what})"]
+
+
+@pytest.mark.parametrize("run", ["run-2026-a1", "offline-run-2026-a1", "superseded/offline-run-1"])
+def test_a_folder_leaves_out_logs_of_wandb(tmp_path, capsys, run):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "runs/wandb" / run / "files/config.yaml", "seed: 1")
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 files of 1 are read (left out: wandb's logs)"]
+
+
+@pytest.mark.parametrize("name", [
+    "plan.json", "run.json", "manifest.json", "config.yaml", "results/a.csv", "wandb/a.txt"])
+def test_one_marker_alone_leaves_no_folder_out(tmp_path, name):
+    write(tmp_path / "mine" / name, "text\n")
+    write(tmp_path / "mine/notes.txt", "notes")
+    assert "notes" in read(tmp_path)
+
+
+@OUTPUTS
+def test_an_output_of_gyre_that_is_named_is_read(tmp_path, names, what):
+    for name in names:
+        write(tmp_path / name, '{"text": "output"}')
+    write(tmp_path / "notes.md", "notes")
+    assert "notes" in read(tmp_path)
+
+
+def test_a_folder_of_runs_alone_says_what_it_has(tmp_path):
+    for name in ("config.yaml", "run.json"):
+        write(tmp_path / "small" / name, "{}")
+    with pytest.raises(UserError, match="is a folder without text files, and has gyre's runs"):
+        read(tmp_path)
 
 
 def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):

@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data import readers
+from data import readers, sources
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -157,6 +157,28 @@ def test_rows_without_a_text_are_no_documents(tmp_path):
     assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
 
 
+def test_rows_whose_value_is_no_text_are_no_documents(tmp_path):
+    """Telegram writes a list where a message has a link, also in the first one."""
+    content = '{"text": ["see ", {"type": "link"}]}\n{"text": "a"}\n{"text": 5}\n{"text": "b"}\n'
+    assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
+
+
+def test_a_column_of_lists_is_refused_early(tmp_path, monkeypatch):
+    """And not after a data set of many gigabytes."""
+    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    path = write_jsonl(tmp_path / "a.jsonl", [["a"], None, ["b"]])
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("a row that is no JSON\n")
+    with pytest.raises(UserError, match="no text in a column 'text', only 'text' .list., "):
+        texts(files=path)
+
+
+def test_a_late_text_is_found_after_rows_without(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    path = write_jsonl(tmp_path / "a.jsonl", ["", None, "", None, "a"])
+    assert texts(files=path) == ["a"]
+
+
 def test_a_file_may_have_no_text_where_others_have(tmp_path):
     empty = write_jsonl(tmp_path / "a.jsonl", ["", None])
     assert texts(files=[write_jsonl(tmp_path / "b.jsonl", ["b"]), empty]) == ["b"]
@@ -176,7 +198,7 @@ def test_jsonl_may_begin_with_a_mark_and_have_empty_lines(tmp_path):
 
 @pytest.mark.parametrize("name, content, words", [
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only 'text' .bool."),
+    ("a.jsonl", b'{"text": ""}\n{"text": true}\n', "only 'text' .bool."),
     ("no.txt", None, "no.txt matches no file")])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
     if content is not None:
@@ -199,6 +221,14 @@ def test_the_fingerprint_of_a_folder_follows_its_files(tmp_path):
     assert source(str(tmp_path)).fingerprint() == first
     write(tmp_path / "deep/b.txt", "b")
     assert source(str(tmp_path)).fingerprint() != first
+
+
+def test_the_fingerprint_of_a_folder_survives_a_run_in_it(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    first = source(str(tmp_path)).fingerprint()
+    for name in ("config.yaml", "run.json", "metrics.jsonl"):
+        write(tmp_path / "runs/small" / name, "{}")
+    assert source(str(tmp_path)).fingerprint() == first
 
 
 @pytest.mark.parametrize("name, entry", [
@@ -259,6 +289,8 @@ def notes(capsys):
 @pytest.mark.parametrize("rows, counts, have", [
     ([{"text": "a"}] * 60 + [{"content": "b"}] * 40, "40 of 100", "content"),
     ([{"text": "a"}, {"text": None, "id": 1}], "1 of 2", "id"),
+    ([{"text": "a"}, {"text": ["b"], "id": 1}], "1 of 2", "text as list, id"),
+    ([{"text": "a"}, {"text": 5}, {"text": ["b"]}], "2 of 3", "text as int, text as list"),
     ([{"text": "a"}, {"text": ""}, {}], "2 of 3", "no other columns"),
     ([{"text": "a"}, {"messages": [{"role": "user"}]}], "1 of 2", "messages"),
     ([{"text": "a"}, {"title": "b", "body": None, "url": "c"}], "1 of 2", "title, url"),
