@@ -408,14 +408,18 @@ def print_setup(start: Start, setup: Setup) -> None:
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
         f"({epochs:.1f} epochs{duration})")
+    say(f"device  {describe_devices(setup)}")
+
+
+def describe_devices(setup: Setup) -> str:
+    """Return on what the training computes, how, and why."""
+    compute = setup.compute
     layout = f" x {setup.world.size}" if setup.world.size > 1 else ""
-    shards = count_shards(config.train, setup.world)
+    shards = count_shards(setup.config.train, setup.world)
     if shards > 1:
         layout += f", each with 1/{shards} of the model"
-    how = compute.reason
-    if setup.graphs is not None:
-        how += "; gradients by CUDA graphs"
-    say(f"device  {compute.device}{layout}; {how}")
+    graphs = "; gradients by CUDA graphs" if setup.graphs is not None else ""
+    return f"{compute.device}{layout}; {compute.reason}{graphs}"
 
 
 def explain_choice(chosen: list[str]) -> str:
