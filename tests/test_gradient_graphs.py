@@ -13,7 +13,7 @@ import torch
 from conftest import build_setup, start_python, tiny_argv
 from torch import Tensor
 
-from gyre.build import gains_by_graphs
+from gyre.build import describe_devices, gains_by_graphs
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs, Recorded
 from gyre.graphed import recording
 from gyre.parallel import World
@@ -199,6 +199,13 @@ def test_graphs_are_for_small_models_on_one_card(workdir):
         assert gains_by_graphs(large, alone) == gains
     parts = replace(large, train=replace(large.train, micro_batch_size=rows))
     assert gains_by_graphs(parts, alone)
+
+
+def test_the_line_of_the_device_names_the_graphs(workdir):
+    setup = build_setup(workdir)
+    assert "CUDA graphs" not in describe_devices(setup)
+    graphed = with_graphs(setup, ImitatedGraphs)
+    assert describe_devices(graphed).endswith("; gradients by CUDA graphs")
 
 
 WHOLE = ["--train.batch_size=4"]
