@@ -63,11 +63,11 @@ def test_help_lists_every_encoding(capsys):
 
 def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
     error = error_lines(capsys, train.main, "--model.position", "xyz")[-1]
-    assert error == ("error: there is no model.position xyz: it must be one of rope, sinusoidal, "
-                     "learned, alibi, none or, for experiments, sin_qk, sin_qk_first, sin_qkv, "
-                     "sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned, "
-                     "sin_qk_aligned, pope, pope_nophase, partial_25, partial_10, rope_sin_qk, "
-                     "sin_qk_rope_last")
+    assert error.startswith(
+        "error: there is no model.position xyz: it must be one of rope, sinusoidal, learned, "
+        "alibi, none or, for experiments, sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, "
+        "rope_first, rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, partial_25, "
+        "partial_10, rope_sin_qk, sin_qk_rope_last")  # and then those of one's own
 
 
 @pytest.mark.parametrize("word, meant", [
