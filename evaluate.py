@@ -45,7 +45,7 @@ with starting(__name__):
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
-    from gyre.options import OPTIONS, Config, Parser, RunOptions, read_config
+    from gyre.options import OPTIONS, Config, Parser, RunOptions, read_config, require_encoding
     from gyre.rundir import RunDir, is_foreign
     from model.encodings import POSITIONS
     from model.transformer import Transformer
@@ -338,6 +338,7 @@ def check_windows(path: Path, config: Config, context: int, stride: int | None) 
         raise UserError(f"--stride {stride} is longer than the windows of {context} tokens in "
                         f"which {path} is read, and would leave tokens out: give a smaller one, or "
                         "a longer --context")
+    require_encoding(path, config)
     positions = config.model.max_positions
     if context > positions and not POSITIONS[config.model.position].extrapolates:
         raise UserError(f"--context {context} is longer than the table of positions of {path}, "

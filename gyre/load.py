@@ -19,7 +19,7 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError, did_you_mean
 from gyre.checkpoint import Convert
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
-from gyre.options import Config, read_config
+from gyre.options import Config, read_config, require_encoding
 from gyre.rundir import RunDir
 from model import kernels
 from model.config import ModelConfig, RopeScaling
@@ -125,6 +125,7 @@ def load(
     if not isinstance(run, RunDir):
         run = RunDir.open(run)
     config = read_config(run.path / "config.yaml")
+    require_encoding(run.path, config)
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
     onednn = kernels.prefers_onednn(where)
     unquantised = "float32" if dtype == "int8" else dtype

@@ -509,6 +509,19 @@ def read_config(path: Path) -> Config:
     return msgspec.convert(table, Config)
 
 
+def require_encoding(run: Path, config: Config) -> None:
+    """Raise UserError if POSITIONS no longer has the encoding that a run was trained with.
+
+    Lists of runs do not need it, so `read_config` does not ask.
+    """
+    position = config.model.position
+    if position not in POSITIONS:
+        raise UserError(
+            f"{run} was trained with model.position {position}, which POSITIONS does not have any "
+            "more: put its class and its line back into model/encodings.py"
+        )
+
+
 # --- the command line -----------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from data.sources import AUTO
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
-from gyre.options import Config, Parser, make_config, read_config, read_yaml
+from gyre.options import Config, Parser, make_config, read_config, read_yaml, require_encoding
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
@@ -215,6 +215,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     always those of the other run. Raises UserError if the command line asks for others.
     """
     saved = read_config(run.path / "config.yaml")
+    require_encoding(run.path, saved)
     for option in given:
         section, _, name = option.partition(".")
         if (section == "model" and name.partition(".")[0] not in CHANGEABLE
@@ -250,7 +251,9 @@ def read_trained(run: RunDir) -> Config:
     """Return the configuration that a run was started with. UserError if it was imported."""
     if "imported" in run.manifest:
         raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
-    return read_config(run.path / "config.yaml")
+    config = read_config(run.path / "config.yaml")
+    require_encoding(run.path, config)
+    return config
 
 
 def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:

@@ -7,6 +7,7 @@ arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model kno
 Shapes are those of model/position.py.
 """
 
+import difflib
 import math
 from functools import partial
 from typing import Any
@@ -15,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import UserError
+from errors import UserError, closest
 from model.config import INIT_STD, ModelConfig
-from model.position import ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
+from model.position import HOOKS, ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
 from model.rope import precompute_freqs_cis
 
 
@@ -310,13 +311,31 @@ def key_dim(config: ModelConfig) -> int:
     return POSITIONS[config.position].key_width_factor * config.head_dim
 
 
+# The encodings that are listed before those for experiments.
+MAIN = ("rope", "sinusoidal", "learned", "alibi", "none")
+
+# Words of papers and of other repositories for our names.
+HABITS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "null": "none",
+          "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
+
+# How alike a method and a hook are, from 0 to 1, before one is taken for a misspelling of the
+# other: one letter more or less. Helpers such as `bins` are less like `bias`.
+MISSPELT = 0.85
+
+
 def check_position(config: ModelConfig) -> None:
-    """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
-    that is set."""
+    """Raise UserError if the encoding is unknown, has no effect, cannot serve this model, or
+    ignores an option that is set."""
+    for name, encoding in POSITIONS.items():
+        check_class(name, encoding)
     if config.position not in POSITIONS:
-        names = ", ".join(POSITIONS)
-        raise UserError(f"model.position must be one of {names}, not {config.position}")
+        experiments = ", ".join(name for name in POSITIONS if name not in MAIN)
+        raise UserError(
+            f"there is no model.position {config.position}{nearest_position(config.position)}: it "
+            f"must be one of {', '.join(MAIN)} or, for experiments, {experiments}"
+        )
     encoding = POSITIONS[config.position]
+    check_hooks(config.position, encoding)
     for name, other in POSITIONS.items():
         for option in other.options:
             changed = getattr(config, option) != getattr(ModelConfig, option)
@@ -326,3 +345,104 @@ def check_position(config: ModelConfig) -> None:
                     f"it belongs to {name}"
                 )
     encoding.check(config)
+
+
+def nearest_position(word: str) -> str:
+    """Return " (did you mean NAME?)" for the encoding that a word may stand for, or ""."""
+    lowered = word.lower()
+    if lowered in HABITS:
+        return f" (did you mean {HABITS[lowered]}?)"
+    names = {name.lower(): name for name in POSITIONS}
+    match = closest(lowered, names)
+    return f" (did you mean {names[match]}?)" if match else ""
+
+
+def check_class(name: str, encoding: Any) -> None:
+    """Raise UserError if what POSITIONS has under a name is no class of encodings."""
+    if not isinstance(encoding, type):
+        raise UserError(
+            f'POSITIONS["{name}"] is an object of type {type(encoding).__name__}, and must be a '
+            f'class: write POSITIONS["{name}"] = NAME_OF_THE_CLASS, without a call'
+        )
+    if not issubclass(encoding, PositionEncoding):
+        written = encoding.__name__
+        raise UserError(
+            f'POSITIONS["{name}"] is {written}, which is no PositionEncoding: '
+            f"write class {written}(PositionEncoding)"
+        )
+
+
+def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
+    """Raise UserError for an encoding that misspells a hook, or that would change nothing.
+
+    Beside hooks that are right, a method is refused only where it cannot be meant
+    (`misspelt_hook`). Without any, the method that is like a hook is a hint.
+    """
+    hooks = ", ".join(HOOKS)
+    hint = ""
+    for cls in encoding.__mro__:
+        if cls in PositionEncoding.__mro__:
+            continue
+        for method in public_methods(cls):
+            hook = misspelt_hook(method, cls)
+            if hook is not None:
+                raise UserError(
+                    f"model.position {name}: nothing calls the method {method} of {cls.__name__} "
+                    f"(did you mean {hook}?), because the hooks are {hooks}"
+                )
+            likely = closest(method, HOOKS)
+            if likely is not None:
+                hint = f" (did you mean {likely} by {method}?)"
+    changes_mask = overrides(encoding, "mask")
+    changes_something = changes_mask or any(overrides(encoding, hook) for hook in HOOKS)
+    if encoding is not PositionEncoding and not changes_something:
+        raise UserError(
+            f"model.position {name} would train without positions: override one of the hooks "
+            f"{hooks} in {encoding.__name__}{hint}"
+        )
+
+
+def overrides(encoding: type[PositionEncoding], hook: str) -> bool:
+    """Return whether an encoding has another method of this name than the base class."""
+    return getattr(encoding, hook) is not getattr(PositionEncoding, hook)
+
+
+def public_methods(cls: type) -> list[str]:
+    """Return the methods that a class defines itself, but for private ones and the hooks."""
+    return [name for name, value in vars(cls).items()
+            if callable(value) and not name.startswith("_") and not hasattr(PositionEncoding, name)]
+
+
+def misspelt_hook(method: str, cls: type) -> str | None:
+    """Return the hook that a method must be meant for, or None.
+
+    That is one with the same letters in another order, or with one more or less, which the class
+    that has the method does not define. A longer word, such as `biased`, is a name of its own.
+    """
+    for hook in HOOKS:
+        if hook in vars(cls) or hook in method:
+            continue
+        alike = difflib.get_close_matches(method, [hook], cutoff=MISSPELT)
+        if alike or sorted(method) == sorted(hook):
+            return hook
+    return None
+
+
+def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
+    """Raise UserError if the bias of a new encoding has the wrong shape.
+
+    It is asked for 2 queries and 3 keys, once for a model, so that no step has to look. A context
+    shorter than that, which only tools use, is not checked.
+    """
+    if not overrides(type(position), "bias") or config.max_positions < 3:
+        return
+    with torch.device("cpu"), torch.no_grad():
+        bias = position.bias(torch.arange(1, 3), torch.arange(3))
+    every_head = (1, 2, 3)
+    each_head = (config.n_heads, 2, 3)
+    if bias is None or tuple(bias.shape) in (every_head, each_head):
+        return
+    raise UserError(
+        f"the bias of model.position {config.position} has the shape {tuple(bias.shape)} for 2 "
+        f"queries and 3 keys, and must have (1 or H, T, S), here {every_head} or {each_head}"
+    )

@@ -25,6 +25,9 @@ from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.rope import precompute_freqs_cis
 
+# The methods that an encoding overrides.
+HOOKS = ("embed", "freqs_cis", "bias", "attach")
+
 # bool (T, S), True: visible; or float (1, H, T, S), added to the scores; or None: causal.
 Mask = Tensor | None
 
@@ -79,7 +82,11 @@ class PositionEncoding(nn.Module):
         return None
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """Return what is added to the scores q k / sqrt(D): (H, T, S), or None for nothing."""
+        """Return what is added to the scores q k / sqrt(D), or None for nothing.
+
+        It is (H, T, S), or (1, T, S) where all heads are alike. `check_bias` in model/encodings.py
+        refuses other shapes.
+        """
         return None
 
     def attach(self, model: nn.Module) -> None:

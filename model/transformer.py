@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.dropout import Drop, make_dropout
-from model.encodings import POSITIONS, check_position, key_dim
+from model.encodings import POSITIONS, check_bias, check_position, key_dim
 from model.kernels import or_faster
 from model.position import Mask
 from model.rope import apply_rotary_emb
@@ -250,6 +250,7 @@ class Transformer(nn.Module):
         self.tok_embeddings = Embedding.from_pretrained(embeddings, freeze=False)
         with torch.device("cpu"):
             self.position = POSITIONS[config.position](config)
+        check_bias(self.position, config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         if not config.tie_embeddings:

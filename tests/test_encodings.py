@@ -14,6 +14,7 @@ from conftest import (
     read_metric,
     sharp_model,
     tiny_argv,
+    train_tiny,
 )
 from torch import Tensor, nn
 
@@ -21,9 +22,10 @@ import evaluate
 import generate
 import train
 from errors import UserError
-from model.config import INIT_STD
-from model.encodings import POSITIONS, PoPE
-from model.position import sinusoid
+from gyre.rundir import RunDir
+from model.config import INIT_STD, ModelConfig
+from model.encodings import POSITIONS, PoPE, check_position
+from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
 from model.transformer import KVCache, Transformer
 
 TOKENS = torch.arange(14).view(2, 7)
@@ -60,11 +62,166 @@ def test_help_lists_every_encoding(capsys):
 
 
 def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
-    error = error_lines(capsys, train.main, "--model.position", "rop")[-1]
-    assert error == ("error: model.position must be one of rope, sinusoidal, learned, alibi, none, "
-                     "sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, "
-                     "rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, "
-                     "partial_25, partial_10, rope_sin_qk, sin_qk_rope_last, not rop")
+    error = error_lines(capsys, train.main, "--model.position", "xyz")[-1]
+    assert error.startswith(
+        "error: there is no model.position xyz: it must be one of rope, sinusoidal, learned, "
+        "alibi, none or, for experiments, sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, "
+        "rope_first, rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, partial_25, "
+        "partial_10, rope_sin_qk, sin_qk_rope_last")  # and then those of one's own
+
+
+@pytest.mark.parametrize("word, meant", [
+    ("RoPE", "rope"), ("rop", "rope"), ("rotary", "rope"), ("Rotary", "rope"), ("ALiBi", "alibi"),
+    ("PoPE", "pope"), ("NoPE", "none"), ("None", "none"), ("null", "none"),
+    ("absolute", "sinusoidal"), ("sine", "sinusoidal"), ("sin", "sinusoidal"),
+    ("sinusoids", "sinusoidal"), ("learnable", "learned"), ("windw", "Window")])
+def test_the_encoding_that_a_word_may_mean_is_suggested(word, meant, monkeypatch):
+    monkeypatch.setitem(POSITIONS, "Window", ALiBi)
+    with pytest.raises(UserError) as caught:
+        check_position(ModelConfig(position=word))
+    assert f"no model.position {word} (did you mean {meant}?): it must" in str(caught.value)
+
+
+# --- an encoding of one's own that is not right ---
+
+
+def refusal(monkeypatch, encoding: Any) -> str:
+    """What a model says to an encoding of this name and class; "" if it takes it."""
+    monkeypatch.setitem(POSITIONS, "mine", encoding)
+    try:
+        Transformer(model_config(position="mine"))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def with_methods(base: type, *names: str) -> type:
+    """A class Mine that has these methods, which return 1."""
+    return type("Mine", (base,), {name: lambda self: 1 for name in names})
+
+
+def test_an_encoding_without_any_hook_is_refused(monkeypatch):
+    assert refusal(monkeypatch, with_methods(PositionEncoding)) == (
+        "model.position mine would train without positions: override one of the hooks embed, "
+        "freqs_cis, bias, attach in Mine")
+
+
+@pytest.mark.parametrize("method, meant", [("get_bias", "bias"), ("embedding", "embed")])
+def test_a_method_like_a_hook_is_told_where_none_is_overridden(method, meant, monkeypatch):
+    error = refusal(monkeypatch, with_methods(PositionEncoding, method))
+    assert error.endswith(f" in Mine (did you mean {meant} by {method}?)")
+
+
+def test_a_run_with_a_misspelt_hook_does_not_begin(workdir, capsys, monkeypatch):
+    monkeypatch.setitem(POSITIONS, "mine", with_methods(PositionEncoding, "bais"))
+    argv = tiny_argv(workdir, "--model.position", "mine", "--name", "misspelt")
+    assert error_lines(capsys, train.main, *argv)[-1] == (
+        "error: model.position mine: nothing calls the method bais of Mine (did you mean bias?), "
+        "because the hooks are embed, freqs_cis, bias, attach")
+    assert not (workdir / "runs" / "misspelt").exists()
+
+
+@pytest.mark.parametrize("method, meant", [
+    ("bais", "bias"), ("bis", "bias"), ("emebd", "embed"), ("freq_cis", "freqs_cis"),
+    ("attatch", "attach")])
+def test_a_misspelt_hook_is_refused_beside_inherited_ones(method, meant, monkeypatch):
+    error = refusal(monkeypatch, with_methods(RoPE, method))
+    assert f"nothing calls the method {method} of Mine (did you mean {meant}?)" in error
+
+
+def test_a_misspelt_hook_of_a_base_class_is_refused(monkeypatch):
+    error = refusal(monkeypatch, with_methods(with_methods(ALiBi, "bais"), "rows"))
+    assert "the method bais of Mine (did you mean bias?)" in error
+
+
+@pytest.mark.parametrize("method", [
+    "base", "basis", "bins", "biased", "embeds", "embedding", "freqs", "attach_layer", "_bais"])
+def test_a_helper_may_be_named_somewhat_like_a_hook(method, monkeypatch):
+    assert refusal(monkeypatch, with_methods(ALiBi, method)) == ""
+
+
+def test_a_helper_may_be_named_like_a_hook_beside_it(monkeypatch):
+    class Mine(RoPE):
+        def freq_cis(self):
+            return self.table
+
+        def freqs_cis(self, start, stop):
+            return self.freq_cis()[start:stop]
+
+    assert refusal(monkeypatch, Mine) == ""
+
+
+def test_an_encoding_may_override_the_mask_alone(monkeypatch):
+    assert refusal(monkeypatch, with_methods(PositionEncoding, "mask")) == ""
+
+
+class Flat(PositionEncoding):
+    """A bias of the given shape; None for no bias."""
+
+    shape: Any = None
+
+    def bias(self, q_positions, k_positions):
+        sizes = {"T": len(q_positions), "S": len(k_positions)}
+        if self.shape is None:
+            return None
+        return torch.zeros([sizes.get(size, size) for size in self.shape])
+
+
+@pytest.mark.parametrize("shape, returned", [
+    ((1, 1, "T"), (1, 1, 2)), (("T", "S"), (2, 3)), ((6, "S", "T"), (6, 3, 2)),
+    ((2, "T", "S"), (2, 2, 3)), ((1, 6, "T", "S"), (1, 6, 2, 3)), ((6, 1, "S"), (6, 1, 3))])
+def test_a_bias_of_another_shape_is_refused(shape, returned, monkeypatch):
+    monkeypatch.setattr(Flat, "shape", shape)
+    assert refusal(monkeypatch, Flat) == (
+        f"the bias of model.position mine has the shape {returned} for 2 queries and 3 keys, and "
+        "must have (1 or H, T, S), here (1, 2, 3) or (6, 2, 3)")
+
+
+@pytest.mark.parametrize("shape", [(1, "T", "S"), (6, "T", "S"), None])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_bias_for_each_head_or_for_all_is_taken(shape, device, monkeypatch):
+    monkeypatch.setattr(Flat, "shape", shape)
+    with torch.device(device):
+        assert refusal(monkeypatch, Flat) == ""
+
+
+def test_a_class_that_is_no_encoding_is_named(capsys, monkeypatch):
+    monkeypatch.setitem(POSITIONS, "mine", with_methods(nn.Module))
+    assert error_lines(capsys, train.main, "--model.position", "rope")[-1] == (
+        'error: POSITIONS["mine"] is Mine, which is no PositionEncoding: write class '
+        "Mine(PositionEncoding)")
+
+
+def test_an_encoding_that_is_no_class_is_named(monkeypatch):
+    assert refusal(monkeypatch, ALiBi(model_config())) == (
+        'POSITIONS["mine"] is an object of type ALiBi, and must be a class: '
+        'write POSITIONS["mine"] = NAME_OF_THE_CLASS, without a call')
+
+
+@pytest.fixture(scope="module")
+def of_removed(workdir):
+    """A run whose encoding is not in POSITIONS any more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(POSITIONS, "mine", ALiBi)
+        return train_tiny(workdir, "of-removed", "--train.steps", "3", "--model.position", "mine")
+
+
+@pytest.mark.parametrize("main, words", [
+    (generate.main, ["--run", "RUN", "--prompt", "ab"]),
+    (evaluate.main, ["RUN", "--context", "9999"]),
+    (train.main, ["--resume", "RUN"]),
+    (train.main, ["--init-from", "RUN"])])
+def test_a_run_whose_encoding_was_removed_asks_for_it(main, words, of_removed, capsys):
+    argv = [str(of_removed) if word == "RUN" else word for word in words]
+    assert error_lines(capsys, main, *argv)[-1] == (
+        f"error: {of_removed} was trained with model.position mine, which POSITIONS does not have "
+        "any more: put its class and its line back into model/encodings.py")
+
+
+def test_a_run_whose_encoding_was_removed_is_listed(of_removed):
+    listed = evaluate.list_runs([RunDir.open(of_removed)])
+    assert "of-removed" in listed.split()
+    assert "mine" in listed.split()
 
 
 # --- every encoding ---

@@ -6,7 +6,6 @@ from conftest import random_tokens, sharp_model
 
 from gyre import graphed
 from gyre.graphed import GraphedStep, can_graph, graph_batch
-from model.encodings import POSITIONS
 from model.generation import Batch, next_logits
 from model.sampling import Sampling
 from model.transformer import KVCache
@@ -15,6 +14,9 @@ GREEDY = Sampling(temperature=0)
 CAPACITY = 21
 GRAPHED = ["rope", "sinusoidal", "learned", "alibi", "none", "rope_sinscale", "partial_25",
            "partial_10"]
+ATTACHED = ["sin_qk", "sin_qk_first", "sin_qkv", "sin_residual", "learned_qk", "rope_first",
+            "sin_aligned", "sin_qk_aligned", "pope", "pope_nophase", "rope_sin_qk",
+            "sin_qk_rope_last"]
 CUDA = torch.device("cuda")
 
 
@@ -128,10 +130,14 @@ def test_a_full_cache_is_an_error():
         step(model, tokens[:, :1], cache)
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-def test_only_encodings_that_leave_the_layers_alone_are_recorded(position):
-    model = sharp_model(n_layers=1, position=position)
-    assert can_graph(model, CUDA) is (position in GRAPHED)
+@pytest.mark.parametrize("position", GRAPHED)
+def test_encodings_that_leave_the_layers_alone_are_recorded(position):
+    assert can_graph(sharp_model(n_layers=1, position=position), CUDA)
+
+
+@pytest.mark.parametrize("position", ATTACHED)
+def test_encodings_that_change_the_layers_are_not_recorded(position):
+    assert not can_graph(sharp_model(n_layers=1, position=position), CUDA)
 
 
 def test_on_a_cpu_nothing_is_recorded():

@@ -197,7 +197,7 @@ def test_a_seed_has_63_bits_of_the_hash_of_its_address():
     ({"norm_eps": 0.0}, "model.norm_eps must be in .*, not 0.0"),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
-    ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
+    ({"position": "rop"}, r"no model.position rop \(did you mean rope\?\): it must be one of rope"),
     ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi: .* rope"),
     ({"head_dim": 7}, "head_dim must be even, not 7"),
     ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair")])
