@@ -97,7 +97,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         ))
         # The first step comes before the folder of the run: a training that fails in that step, or
         # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
-        # which cuts the metrics of a resumed run off at the step before.
+        # which removes what a resumed run has logged after its checkpoint.
         first = start_step(setup, progress.step)
         first.wait()
         held.enter_context(stop)  # from here on, a signal only asks to stop after the step
@@ -140,8 +140,9 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    # A step that is read late takes as long as the next one takes to start, and the last one before
-    # a validation hardly any time. Over several steps the two nearly cancel.
+    # A step is read late after the next one was launched, so its time includes that launch. Before
+    # a validation none is launched, and the time of the last step lacks its own. Over several
+    # steps the two nearly cancel.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     was_stopping = False  # whether a rank had been asked to stop when the step read last was taken
     while True:

@@ -85,9 +85,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread, and so one job at a time. First our stop is shown, and then the keys
-    # are looked at; `request_stop` first shows the keys, and then looks for a stop. Whichever comes
-    # second sees the first.
+    # A worker has one thread, and so one job at a time. Here `stop_of_job` is written and then
+    # `stopped_keys` read; `request_stop` writes `stopped_keys` and then reads `stop_of_job`. So in
+    # any order at least one of the two reads what the other wrote.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -205,7 +205,7 @@ def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
 
     Returns those of `keys` that the worker is doing.
     """
-    dask_worker.stopped_keys = keys
+    dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}
     stop = getattr(dask_worker, "stop_of_job", None)
     if doing and stop is not None:

@@ -54,11 +54,12 @@ PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
 # Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py and
 # ablation/plan.py.
-OUTPUTS = {
-    "gyre's runs": ("run.json", "config.yaml"),
-    "gyre's prepared texts": ("manifest.json", "train.bin"),
-    "gyre's studies": ("plan.json", "results"),
-}
+OUTPUTS = (
+    ("gyre's runs", "run.json", "config.yaml"),
+    ("gyre's prepared texts", "manifest.json", "train.bin"),
+    ("gyre's studies", "plan.json", "results"),
+    ("gyre's studies", "plan.json", "logs"),  # before its first record
+)
 
 AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"
 LINES = "write one object on each line of a .jsonl file, as jq -c {} FILE > NEW.jsonl does"
@@ -128,6 +129,8 @@ def check_kind(path: str) -> None:
         advice = REFUSED[kind]
         if kind == ".json" and os.path.isfile(path):
             advice = advise_json(path)
+            if not path.endswith(".json"):
+                advice += ", once FILE is unpacked"
         raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
 
 
@@ -139,6 +142,8 @@ def advise_json(path: str) -> str:
     except UserError:
         return REFUSED[".json"]
     start = data.decode(errors="replace").removeprefix("\ufeff").lstrip()
+    if re.match(r'\[\s*"', start):  # a list of strings
+        return LINES.format("'.[] | {text: .}'")
     if start.startswith("["):
         return AS_LINES
     if begins_with_object_lines(start):
@@ -184,11 +189,11 @@ def longest_list(start: str) -> str | None:
 
 
 def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
-    """Return the text files in a folder and its subfolders, how many others there are, and outputs.
+    """Return the text files in a folder and its subfolders, the others, and outputs of gyre.
 
-    The text files are sorted, the others counted by suffix. Outputs of gyre below `folder` are not
-    looked into: the last value describes them. Neither are hidden files and folders, and folders of
-    software. A file without a suffix is a text file if its first bytes are text.
+    The text files are sorted, the others counted by suffix, and the outputs described. What is not
+    entered is outputs below `folder`, hidden folders, and folders of software; hidden files are not
+    counted. A file without a suffix is a text file if its first bytes are text.
     """
     texts: list[str] = []
     others: Counter[str] = Counter()
@@ -224,8 +229,9 @@ def describe_output(folder: Path) -> str | None:
 
     An exported model counts as the user's own folder.
     """
-    for what, markers in OUTPUTS.items():
-        if all((folder / name).exists() for name in markers):
+    for what, *markers in OUTPUTS:
+        # Not Path.exists, which raises an error for a folder that nobody may look into.
+        if all(os.path.exists(folder / name) for name in markers):
             return what
     if folder.name == "wandb":
         for pattern in ("run-*", "offline-run-*", "superseded"):
@@ -547,7 +553,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
 def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:
     """Yield the lines of a CSV, which may also end with a carriage return alone."""
     for line in read_lines(file):
-        if "\r" in line[:-2]:
+        if "\r" in line.removesuffix("\n").removesuffix("\r"):
             yield from io.StringIO(line, newline="")
         else:
             yield line

@@ -117,7 +117,8 @@ def check_start(start: Start, world: World) -> None:
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # Numbers that are chosen for the text are at their limits yet, and checked once they are known.
+    # Numbers that are chosen for the text are still at their upper limits here, and `complete`
+    # checks them once they are known.
     if start.draft is None or not start.draft.fitted:
         # As compiled in bfloat16, which needs the least: how training computes is chosen later.
         check_fits(config, world, torch.bfloat16, compiled=True)
@@ -131,8 +132,8 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
     # What a logit takes at the peak of a step, in the backward pass of the loss: the logarithm of
-    # its probability, the gradient of that, and its own gradient, all in float32. The compiler
-    # fuses these: a logit and its gradient are left, in the dtype of products.
+    # its probability, the gradient of that, and its own gradient, all in float32. Compiled, these
+    # are fused, and only a logit and its gradient remain, in the dtype of products.
     logit_bytes = 2 * dtype.itemsize if compiled else 3 * torch.float32.itemsize
     # At least 4 bytes for each parameter, its gradient and one moment.
     size = 12 * config.model.matrix_parameters // shards
@@ -230,7 +231,9 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         setup = build(start, world, compute)
         train_step(setup, 0)  # compiles, and fills the caches
         if setup.graphs is not None:
-            train_step(setup, 0)  # records them
+            # The second records the first gradient of a batch, and the third those added to it.
+            train_step(setup, 0)
+            train_step(setup, 0)
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         taken = 0
         seconds = 0.0
@@ -254,7 +257,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps)}
     config = make_config(asdict(start.config), numbers, {"train.minutes": None})
     chosen = [f"{name} {number}" for name, number in numbers.items()]
-    return replace(start, config=config, chosen=[*start.chosen, *chosen])
+    return replace(start, config=config, chosen=[*start.chosen, *chosen], timed=True)
 
 
 # --- what a step needs ---------------------------------------------------------------------------
@@ -391,7 +394,7 @@ def print_setup(start: Start, setup: Setup) -> None:
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if start.chosen:
-        say(f"auto    {', '.join(start.chosen)}: {explain_choice(start.chosen)}")
+        say(f"auto    {', '.join(start.chosen)}: {explain_choice(start)}")
     little = ""
     if n_tokens < LITTLE_TEXT:
         little = ". This is little text: expect fragments of it, and hardly a new sentence"
@@ -422,14 +425,12 @@ def describe_devices(setup: Setup) -> str:
     return f"{compute.device}{layout}; {compute.reason}{graphs}"
 
 
-def explain_choice(chosen: list[str]) -> str:
-    """Return why numbers were chosen, which are said as "train.steps 300"."""
-    names = {text.partition(" ")[0] for text in chosen}
+def explain_choice(start: Start) -> str:
+    """Return why numbers were chosen."""
+    names = {text.partition(" ")[0] for text in start.chosen}
     if names <= {"optim.warmup_steps", "train.eval_interval"}:
         return "chosen for these steps"
-    if names <= {"train.steps", "optim.warmup_steps", "train.eval_interval"}:
-        return "chosen for this text and time"
-    return "chosen for this text"
+    return "chosen for this text and time" if start.timed else "chosen for this text"
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:

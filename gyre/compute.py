@@ -210,9 +210,11 @@ def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
     product.load_state_dict({"weight": weight.to(torch.int8), "scale": torch.ones(outputs)})
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    times = kernels.shortest_times(
-        [lambda: linear(x, weight), lambda: product(x)], time.thread_time, rounds=3, seconds=0.02)
-    torch.set_num_threads(threads)
+    try:
+        times = kernels.shortest_times([lambda: linear(x, weight), lambda: product(x)],
+                                       time.thread_time, rounds=3, seconds=0.02)
+    finally:
+        torch.set_num_threads(threads)
     return [2 * tokens * inputs * outputs / best for best in times]
 
 
@@ -273,7 +275,7 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
 
 
 def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
-    """Return about how long a training on so many tokens takes. Elsewhere than on a CPU: a guess.
+    """Return about how long a training on so many tokens takes on a CPU.
 
     `rate` is that of its products, in FLOP/s. What is no product weighs more in narrow models:
     whole steps reach 0.3 to 0.5 of the rate at width 128, and 0.6 to 0.7 at 288

@@ -20,9 +20,9 @@ from gyre.graphed import recording
 AddGradient = Callable[..., Tensor]
 """Adds a gradient to those of the parameters, from tensors or None, and returns the loss."""
 
-# Of a micro-batch. An H200 computes more of them in bfloat16 than the kernels of a model of some
-# ten layers take to launch, so a graph gains nothing. It keeps the memory of its activations, which
-# validation could use otherwise.
+# Of a micro-batch. An H200 computes more than this in bfloat16 for longer than the kernels of some
+# ten layers take to launch, so that a graph gains nothing; and it would hold the memory of its
+# activations, which validation could use.
 MOST_FLOPS = 1e13
 
 
@@ -45,8 +45,9 @@ class Recorded(NamedTuple):
 class GradientGraphs:
     """`add_gradient`, by CUDA graphs where it was called in the same way before.
 
-    There is a graph for the first gradient of a batch, which gives the parameters theirs, and one
-    for those that are added to it, for every shape of the inputs.
+    There is one graph for the first gradient of a batch, which gives the parameters theirs, for the
+    first shape of inputs that came twice; and one for gradients that are added to it, for each
+    shape.
     """
 
     def __init__(self, add_gradient: AddGradient, parameters: list[nn.Parameter]):
@@ -67,8 +68,8 @@ class GradientGraphs:
     def run(self, *inputs: Tensor | None) -> Tensor:
         """Return `add_gradient(*inputs)`. The next call overwrites it.
 
-        A call is of the kind of an earlier one if the parameters have gradients, or have none, as
-        they did then, and the inputs have the same shapes.
+        The kind of a call is whether the parameters have gradients already, and the shapes of the
+        inputs.
         """
         adds = any(parameter.grad is not None for parameter in self.parameters)
         kind = (adds, *(None if given is None else given.shape for given in inputs))
@@ -98,7 +99,9 @@ class GradientGraphs:
         if kind not in self.seen:
             self.seen.add(kind)
             return None
-        if not adds and self.gradients:  # batches begin with inputs of one shape; this is another
+        # All graphs write to the gradients of the first one. A batch that begins with another shape
+        # runs without.
+        if not adds and self.gradients:
             return None
         recorded = self.try_to_record(inputs)
         if recorded is not None:

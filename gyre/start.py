@@ -66,6 +66,8 @@ class Start:
     """The text. None: it is not prepared yet."""
     chosen: list[str] = field(default_factory=list)
     """What was chosen for the text and the machine, in words, such as "train.steps 300"."""
+    timed: bool = False
+    """Whether train.steps was chosen for train.minutes."""
 
     @property
     def is_branch(self) -> bool:

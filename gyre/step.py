@@ -70,11 +70,13 @@ class PendingStep:
     """None until somebody has waited."""
 
     def wait(self) -> None:
-        """Wait until the numbers are there. (On MPS, `read` waits.)"""
+        """Wait until the numbers are there."""
         if self.finished is not None:
             return
         if self.copied is not None:
             self.copied.synchronize()
+        elif self.measured.device.type == "mps":
+            torch.mps.synchronize()
         self.finished = time.perf_counter()
 
     def read(self, since: float = -math.inf) -> StepResult:

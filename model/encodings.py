@@ -375,8 +375,8 @@ def check_class(name: str, encoding: Any) -> None:
 def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
     """Raise UserError for an encoding that misspells a hook, or that would change nothing.
 
-    Beside hooks that are right, a method is refused only where it cannot be meant
-    (`misspelt_hook`). Without any, the method that is like a hook is a hint.
+    If the class overrides a hook, a method is refused only if its name can be nothing but a
+    misspelling (`misspelt_hook`). If it overrides none, the method most like a hook is a hint.
     """
     hooks = ", ".join(HOOKS)
     hint = ""
@@ -417,7 +417,8 @@ def misspelt_hook(method: str, cls: type) -> str | None:
     """Return the hook that a method must be meant for, or None.
 
     That is one with the same letters in another order, or with one more or less, which the class
-    that has the method does not define. A longer word, such as `biased`, is a name of its own.
+    that has the method does not define. A word that contains a hook, such as `biased`, is a name of
+    its own.
     """
     for hook in HOOKS:
         if hook in vars(cls) or hook in method:
@@ -438,11 +439,12 @@ def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
         return
     with torch.device("cpu"), torch.no_grad():
         bias = position.bias(torch.arange(1, 3), torch.arange(3))
-    every_head = (1, 2, 3)
-    each_head = (config.n_heads, 2, 3)
-    if bias is None or tuple(bias.shape) in (every_head, each_head):
+    shared_by_heads = (1, 2, 3)
+    one_per_head = (config.n_heads, 2, 3)
+    if bias is None or tuple(bias.shape) in (shared_by_heads, one_per_head):
         return
     raise UserError(
         f"the bias of model.position {config.position} has the shape {tuple(bias.shape)} for 2 "
-        f"queries and 3 keys, and must have (1 or H, T, S), here {every_head} or {each_head}"
+        "queries and 3 keys, and must have (1 or H, T, S), here "
+        f"{shared_by_heads} or {one_per_head}"
     )

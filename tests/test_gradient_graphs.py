@@ -90,18 +90,18 @@ class MostlyBrokenGraphs(BrokenGraphs):
         return ImitatedGraphs.record(self, inputs)
 
 
-def with_graphs(setup, graphs):
-    """A setup whose gradients are computed by such graphs; None: by none."""
+def with_graphs(setup, graphs_class):
+    """A setup whose gradients are computed by graphs of this class; None: by none."""
     setup = replace(setup, graphs=None)
-    if graphs is None:
+    if graphs_class is None:
         return setup
-    made = graphs(partial(add_gradient, setup), [*setup.model.parameters()])
-    return replace(setup, graphs=made)
+    graphs = graphs_class(partial(add_gradient, setup), [*setup.model.parameters()])
+    return replace(setup, graphs=graphs)
 
 
-def trained(setup, graphs):
+def trained(setup, graphs_class):
     """What steps measure, the weights after them, and the graphs."""
-    setup = with_graphs(setup, graphs)
+    setup = with_graphs(setup, graphs_class)
     results = [train_step(setup, step) for step in range(STEPS)]
     numbers = [(result.loss, result.grad_norm) for result in results]
     weights = [parameter.detach().clone() for parameter in setup.model.parameters()]
@@ -192,8 +192,8 @@ def test_graphs_are_for_small_models_on_one_card(workdir):
     assert not gains_by_graphs(config, World(0, 2, CARD))
     without = replace(config, train=replace(config.train, cuda_graphs=False))
     assert not gains_by_graphs(without, alone)
-    step = 6 * config.model.matrix_parameters * config.data.seq_len
-    rows = int(MOST_FLOPS / step)
+    row_flops = 6 * config.model.matrix_parameters * config.data.seq_len
+    rows = int(MOST_FLOPS / row_flops)
     for batch, gains in ((rows, True), (rows + 1, False)):
         large = replace(config, train=replace(config.train, batch_size=batch))
         assert gains_by_graphs(large, alone) == gains

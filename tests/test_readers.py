@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -65,7 +66,7 @@ def notes(capsys):
     ("hint.csv", "sep=;\r\nid;text\r\n1;a\r\n2;b\r\n"),
     ("commas.csv", "name, first, last;text\nAnn, B., C.;a\nD, E, F;b\n"),
     ("pipes.csv", "id|text\n1|a\n2|b"),
-    ("mac.csv", "id,text\r1,a\r2,b\r"),
+    ("mac.csv", "id,text\r1,a\r2,b\r"), ("mac-end.csv", "text\ra\rb"),
     ("gaps.csv", "text,,\na,,\n\n,,\nb,,,\n"),  # a sheet with empty columns and lines
     ("one.csv", "text\na\nb\n"),
     ("rows.tsv", "id\ttext\n1\ta\n2\tb\n"),
@@ -147,7 +148,8 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
 
 @pytest.mark.parametrize("content, words", [
     ('[{"text": "a"}]', "jq -c '.[]' FILE > NEW.jsonl does"),
-    ('\ufeff[\n "a"]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('\ufeff[\n {"a": 1}]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('[\n "a", "b"]', "jq -c '.[] | {text: .}' FILE > NEW.jsonl does"),
     ('{"name": "x", "messages": [{"text": "a"}]}', "jq -c '.messages[]' FILE > NEW.jsonl does"),
     ('{\n "ids": [1, 2],\n "rows": [\n {\n "a": 1}]}', "jq -c '.rows[]' FILE > NEW.jsonl does"),
     ('{"my \\"rows\\"": [{"a": 1}]}', """jq -c '."my \\"rows\\""[]' FILE > NEW.jsonl does"""),
@@ -158,6 +160,27 @@ def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
     with pytest.raises(UserError) as error:
         read(write(tmp_path / "chat.json", content))
     assert words in str(error.value)
+
+
+def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
+    path = tmp_path / "chat.json.gz"
+    path.write_bytes(gzip.compress(b'[{"text": "a"}]'))
+    with pytest.raises(UserError, match=r"jq -c '\.\[\]' FILE .* does, once FILE is unpacked$"):
+        read(path)
+
+
+def test_a_folder_that_nobody_may_look_into_is_passed_over(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "locked/b.txt", "more")
+    stat = Path.stat
+
+    def refuse(path, **options):
+        if path.parent.name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert "text" in read(tmp_path)
 
 
 def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
@@ -468,7 +491,8 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
 OUTPUTS = pytest.mark.parametrize("names, what", [
     (["config.yaml", "run.json", "metrics.jsonl"], "gyre's runs"),
     (["manifest.json", "train.bin", "tokenizer.txt"], "gyre's prepared texts"),
-    (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies")])
+    (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies"),
+    (["plan.json", "logs/tune-1M-rope.log"], "gyre's studies")])
 
 
 @OUTPUTS

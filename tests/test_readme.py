@@ -80,6 +80,19 @@ def anchors(file: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_diffs_of_contributing_apply():
+    """Every line that a diff keeps or takes away is in its file."""
+    diffs = [text for kind, text in BLOCKS if kind == "diff"]
+    assert len(diffs) == 4
+    for diff in diffs:
+        source = ""
+        for line in diff.splitlines():
+            if line.startswith("+++ b/"):
+                source = (ROOT / line.removeprefix("+++ b/")).read_text(encoding="utf-8")
+            elif line[0] == " " or (line[0] == "-" and not line.startswith("---")):
+                assert f"{line[1:]}\n" in source
+
+
 @pytest.mark.parametrize("file", [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
                                   *sorted((ROOT / "docs").glob("*.md"))], ids=lambda f: f.name)
 def test_links_lead_somewhere(file):
