@@ -11,7 +11,7 @@ from model.transformer import embed
 COMPILED = ["--train.compile=true", "--data.seq_len=64"]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def two_threads():
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -38,18 +38,26 @@ def test_the_compiled_gradient_of_an_embedding_is_always_the_same():
     assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_two_compiled_trainings_are_equal(workdir, dtype):
-    options = [*COMPILED, *EXACT, f"--train.dtype={dtype}"]
-    first = train_tiny(workdir, f"first-{dtype}", *options)
-    second = train_tiny(workdir, f"second-{dtype}", *options)
-    assert_equal_runs(first, second)
+@pytest.fixture(scope="module")
+def straight(workdir, two_threads):
+    """A compiled run in float32 that was never stopped."""
+    return train_tiny(workdir, "straight", *COMPILED, *EXACT)
 
 
 @pytest.mark.slow
-def test_a_compiled_training_killed_and_resumed_equals_one_never_stopped(workdir):
-    straight = train_tiny(workdir, "straight", *COMPILED, *EXACT)
+def test_two_compiled_trainings_are_equal(workdir, straight):
+    assert_equal_runs(straight, train_tiny(workdir, "second", *COMPILED, *EXACT))
+
+
+@pytest.mark.slow
+def test_two_compiled_trainings_in_bfloat16_are_equal(workdir):
+    options = [*COMPILED, *EXACT, "--train.dtype=bfloat16"]
+    first = train_tiny(workdir, "first-bfloat16", *options)
+    assert_equal_runs(first, train_tiny(workdir, "second-bfloat16", *options))
+
+
+@pytest.mark.slow
+def test_a_compiled_training_killed_and_resumed_equals_one_never_stopped(workdir, straight):
     killed = workdir / "runs" / "killed"
     kill_before("start_step", lambda setup, step: step == 7,
                 *tiny_argv(workdir, *COMPILED, *EXACT, "--name", "killed"))
