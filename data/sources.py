@@ -336,7 +336,11 @@ def search_folder(folder: str) -> tuple[list[str], str]:
         rest = f", and has {left_out}" if left_out else ""
         raise UserError(f"--data.files {folder} is a folder without text files{rest}")
     rest = f" (left out: {left_out})" if left_out else ""
-    return paths, f"{folder}: {len(paths)} files of {len(paths) + others.total()} are read{rest}"
+    total = len(paths) + others.total()
+    share = f"{len(paths)} files of {total} are read"
+    if len(paths) == 1:
+        share = f"1 file of {total} is read"
+    return paths, f"{folder}: {share}{rest}"
 
 
 @dataclass

@@ -502,7 +502,7 @@ def test_a_folder_leaves_out_what_gyre_wrote(tmp_path, capsys, names, what):
     for name in names:
         write(tmp_path / "deep/small" / name, '{"text": "output"}')
     assert read(tmp_path) == ["text"]
-    assert notes(capsys) == [f"{tmp_path}: 1 files of 2 are read (left out: 1 .png, {what})"]
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 2 is read (left out: 1 .png, {what})"]
 
 
 @pytest.mark.parametrize("run", ["run-2026-a1", "offline-run-2026-a1", "superseded/offline-run-1"])
@@ -510,7 +510,7 @@ def test_a_folder_leaves_out_logs_of_wandb(tmp_path, capsys, run):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "runs/wandb" / run / "files/config.yaml", "seed: 1")
     assert read(tmp_path) == ["text"]
-    assert notes(capsys) == [f"{tmp_path}: 1 files of 1 are read (left out: wandb's logs)"]
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: wandb's logs)"]
 
 
 @pytest.mark.parametrize("name", [
