@@ -85,7 +85,7 @@ def describe(study: Study) -> dict[str, str]:
     left_out = ""
     if plan.diverged:
         left_out = f"Diverged, and left out: {', '.join(plan.diverged)}."
-    rates = "Learning rates were not tuned for the arms."
+    rates = "This study tuned no learning rate."
     if plan.grid:
         tuned_on = "but on the validation text that is reported"
         if plan.second_val:
