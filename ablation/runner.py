@@ -296,12 +296,13 @@ def run_jobs(
     """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
     trainings then save first.
 
-    Raises UserError where a job failed or a worker does not answer, after the others have saved,
-    and at once where the scheduler has ended.
+    Raises UserError where a job failed, its result cannot be kept or a worker does not answer,
+    after the others have saved, and at once where the scheduler has ended.
     """
     stopped = False
     silent: set[str] = set()
     failures: list[BaseException] = []
+    not_kept: list[Exception] = []
     with (
         lost_scheduler(client, command),
         tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar,
@@ -318,7 +319,11 @@ def run_jobs(
                         # As long as a future is held, Dask does its job again if the worker that
                         # has the result is lost. The job's checkpoints are gone by then.
                         future.release()
-                        keep_result(command, plan, job, result)
+                        try:
+                            keep_result(command, plan, job, result)
+                        except Exception as error:
+                            stopped = True
+                            not_kept.append(error)
                         bar.update()
                         continue
                     del pending[future]
@@ -330,6 +335,8 @@ def run_jobs(
                     raise
                 say("\nstopping: the trainings that run save first")
                 stopped = True
+    if not_kept:
+        raise not_kept[0]
     if failures:
         raise UserError(first_line(failures[0])) from failures[0]
     if silent:

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
 from unittest.mock import Mock
@@ -220,6 +221,26 @@ def test_a_job_that_fails_is_an_error_of_one_line(tmp_path, monkeypatch):
     with (local_cluster(processes=False) as cluster, Client(cluster) as client,
           pytest.raises(UserError, match="^disk$")):
         run_jobs(None, Mock(path=tmp_path), Mock(), client, [job])
+
+
+def finish_beside_another(train: None, folder: str, job: Job) -> None:
+    """Return of "first" while "second" runs, which saves when it is told to stop."""
+    if job.name == "second":
+        wait_and_save(train, folder, job)
+    wait_for(Path(folder, "second.pid").exists)
+
+
+def test_a_result_that_cannot_be_kept_lets_the_others_save(tmp_path, monkeypatch):
+    def keep_result(command, plan, job, result):
+        raise UserError("cannot write results/first.json: No space left on device")
+
+    monkeypatch.setattr(runner, "do_job_on_worker", finish_beside_another)
+    monkeypatch.setattr(runner, "keep_result", keep_result)
+    jobs = [Job(name="first", trainings=[]), Job(name="second", trainings=[])]
+    with (local_cluster(processes=False, n_workers=2) as cluster, Client(cluster) as client,
+          pytest.raises(UserError, match="^cannot write results/first.json: No space left")):
+        run_jobs(None, Mock(path=tmp_path), Mock(), client, jobs)
+    assert (tmp_path / "second.saved").exists()
 
 
 @pytest.mark.slow
