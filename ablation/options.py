@@ -18,8 +18,8 @@ from gyre.options import Config, Parser, flatten, make_config, read_yaml
 from gyre.rundir import RunDir
 
 # Options that the study sets for each run. Setting them for all is refused.
-CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type",
-          "train.onednn", "data.second_val")
+CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
+          "log.job_type", "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
 # Options of ablate.py that a study which this one is beside has settled.
 SETTLED = ("config", "tier", "tokens", "no_tuning")

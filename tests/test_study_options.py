@@ -17,7 +17,7 @@ def tiny():
 
 CHOSEN_BY_THE_STUDY = [
     "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3",
-    "data.second_val=true"]
+    "data.second_val=true", "train.minutes=5"]
 SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "name=x"]
 
 
