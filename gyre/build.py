@@ -219,8 +219,9 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
 def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     """Return `start` with as many steps as fit into its train.minutes.
 
-    The rate is that of the first steps, which are taken for this and then forgotten: the run is the
-    one that these numbers give, bit for bit.
+    The rate is that of the first steps, which are taken for this and then forgotten: the run is bit
+    for bit that of a command that gives the chosen steps itself. UserError where other numbers need
+    more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -234,6 +235,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
             # The second records the first gradient of a batch, and the third those added to it.
             train_step(setup, 0)
             train_step(setup, 0)
+        limit = start.config.train.steps  # the end of the schedule: then they are repeated
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         taken = 0
         seconds = 0.0
@@ -244,18 +246,22 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
             # As in a training: on a GPU the next step is started before this one is read.
             following = None
             if setup.reads_late:
-                following = start_step(setup, taken)
+                following = start_step(setup, taken % limit)
             result = pending.read(since=finished)
             finished = result.finished
             seconds += world.collect(result.seconds)[0]  # rank 0's, so that all stop alike
             if taken >= MIN_TIMED_STEPS and seconds >= enough:
                 break
-            pending = following or start_step(setup, taken)
+            pending = following or start_step(setup, taken % limit)
         del setup
     gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps)}
-    config = make_config(asdict(start.config), numbers, {"train.minutes": None})
+    try:
+        config = make_config(asdict(start.config), numbers, {"train.minutes": None})
+    except UserError as error:
+        raise UserError(f"{steps} steps fit into train.minutes {minutes:g} here, and {error}: "
+                        "choose more minutes, or smaller numbers") from None
     chosen = [f"{name} {number}" for name, number in numbers.items()]
     return replace(start, config=config, chosen=[*start.chosen, *chosen], timed=True)
 

@@ -9,6 +9,7 @@ sections, such as {"model": {"dim": 64}, "seed": 2}, or of dotted names, such as
 import argparse
 import dataclasses
 import glob
+import math
 import os
 import re
 import reprlib
@@ -126,9 +127,11 @@ class Config:
         check_range("model.vocab_size", model.vocab_size, Range(ge=self.data.vocab_size))
         check_ranges(train, "train.")
         check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
-        check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=train.steps))
+        # With minutes, the steps are chosen later, and this is checked again then.
+        most = train.steps if train.minutes is None else math.inf
+        check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=most))
         check_ranges(self)
-        if not all(1 <= step <= train.steps for step in train.keep):
+        if not all(1 <= step <= most for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
         if model.max_positions < seq_len:

@@ -12,6 +12,7 @@ from resumption import EXACT, assert_equal_runs, resume_refusal
 import gyre.build
 import gyre.step
 import train
+from errors import UserError
 from gyre.compute import resolve_device
 from gyre.options import read_config
 from gyre.parallel import ALONE, World
@@ -167,15 +168,46 @@ def test_minutes_become_steps_of_which_the_run_is_an_exact_one(workdir):
     assert_equal_runs(path, again)
 
 
-def test_the_steps_fill_the_minutes_at_the_rate_measured(workdir, monkeypatch, capfd):
+@pytest.fixture
+def quarters(monkeypatch):
     """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
     clock = itertools.count(0, 0.25)
     monkeypatch.setattr(gyre.step.time, "perf_counter", lambda: next(clock))
+
+
+def test_the_steps_fill_the_minutes_at_the_rate_measured(workdir, quarters, capfd):
     config = build_setup(workdir, "--train.steps=auto", "--optim.warmup_steps=auto",
                          "--train.minutes=0.5").config
     assert config.train.steps == 120
     assert config.optim.warmup_steps == 12
     assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("beside, words", [
+    ("--optim.warmup_steps=121", r"optim.warmup_steps must be in \[0, 120\], not 121"),
+    ("--train.keep=[121]", r"train.keep \[121\] names steps that train.steps 120 does not have")])
+def test_numbers_that_need_more_steps_than_the_minutes_have_are_refused(
+    workdir, quarters, beside, words
+):
+    with pytest.raises(UserError, match=f"^120 steps fit into train.minutes 0.5 here, and {words}"):
+        build_setup(workdir, "--train.steps=auto", "--train.minutes=0.5", beside)
+
+
+def test_steps_that_are_timed_stay_within_the_schedule(workdir, tmp_path, quarters, monkeypatch):
+    """For half a minute, steps of 0.25 s are timed for 0.6 s. The schedule ends after two."""
+    two_steps = tmp_path / "two.yaml"
+    two_steps.write_text("train: {steps: 2}", encoding="utf-8")
+    taken = []
+    start_step = gyre.build.start_step
+
+    def note(setup, step):
+        taken.append(step)
+        return start_step(setup, step)
+
+    monkeypatch.setattr(gyre.build, "start_step", note)
+    build_setup(workdir, f"--config={two_steps}", "--optim.warmup_steps=auto", "--train.steps=auto",
+                "--train.minutes=0.5")
+    assert taken == [0, 1, 0]
 
 
 def test_only_a_new_run_chooses_its_steps_by_minutes(workdir, capfd):

@@ -124,6 +124,13 @@ def test_minutes_leave_the_steps_to_a_measurement():
     assert (config.train.steps, chosen) == (1350, [])
 
 
+@pytest.mark.parametrize("beside", [
+    {"optim.warmup_steps": 2000}, {"train.keep": [1351]}], ids=str)
+def test_numbers_beside_minutes_are_not_judged_by_the_steps_they_replace(beside):
+    config, _ = make_draft(SMALL, {"train.minutes": 2.0}, beside).fit(manifest(100_000))
+    assert config.train.steps == 1350
+
+
 def test_a_negative_number_of_steps_is_refused_in_its_own_name():
     with pytest.raises(UserError, match=r"^train.steps must be in \[1, 1e12\], not -5$"):
         make_draft(SMALL, {"train.steps": -5})
