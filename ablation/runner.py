@@ -125,7 +125,7 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
     They have to be the same if a study goes on. UserError if the runs cannot be trained or do not
-    compare with those that the study is beside.
+    compare with those that the study is beside, or if it has none.
     """
     config = command.config
     beside = command.beside
@@ -151,9 +151,18 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
             raise UserError(f"the text or its tokens differ from those of {command.options.beside},"
                             f" made with Python {beside.versions['python']}: give its text with "
                             "--data.files, and its tokenizer with --data.tokenizer")
+        check_records(Path(command.options.beside), wanted["seeds"])
         wanted["committed"] = [*beside.arms]
         wanted["config"] |= beside.config
     return wanted
+
+
+def check_records(beside: Path, seeds: list[int]) -> None:
+    """Raise UserError if the study `beside` has no record of these seeds to compare with."""
+    recorded = {seed for _, seed in Study.load(beside).records}
+    if recorded.isdisjoint(seeds):
+        raise UserError(f"{beside} has no record of the seeds {seeds} yet: finish that study "
+                        "first, or choose more --seeds")
 
 
 def choose_steps(tier: Tier, step_tokens: int) -> Steps:

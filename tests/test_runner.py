@@ -265,6 +265,22 @@ def test_beside_a_study_its_diverged_runs_are_taken_over(workdir, far, tmp_path,
     assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
 
 
+@pytest.mark.parametrize("left", ["rope-s7.json", None])
+def test_beside_a_study_without_records_nothing_is_begun(workdir, far, tmp_path, capsys, left):
+    """Not even where there is a record of a seed that is not wanted."""
+    record = far / "results" / "rope-s0.json"
+    if left is None:
+        shutil.rmtree(record.parent)
+    else:
+        record.rename(record.with_name(left))
+        stored = read_sealed(far / "plan.json", "")
+        write_sealed(far / "plan.json", stored | {"seeds": [0, 7]})
+    argv = beside_arguments(workdir, far, tmp_path, "--seeds", "1")
+    error = error_lines(capsys, ablate.main, *argv)[-1]
+    assert f"{far} has no record of the seeds [0] yet: finish that study first" in error
+    assert not (tmp_path / "beside-far").exists()
+
+
 def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):
     command = resolve(beside_arguments(workdir, far, tmp_path, "--baseline", "rope"))
     assert command.baseline == "rope"
