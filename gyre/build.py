@@ -5,6 +5,7 @@
 
 import gc
 import math
+import shlex
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -449,6 +450,14 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
     note = (f"note: the learning rate of step {step} was {last:.2g}. With {steps} steps it goes on "
             f"at {following:.2g} and ends at {end:.2g}.")
     if following > last > 0:
-        note += (f" To start low instead: --branch-from {run.path} --train.steps {steps} "
-                 f"--optim.lr {last:.2g}")
+        words = ["--branch-from", str(run.path)]
+        stop = ""
+        if step in run.checkpoints.kept_steps():
+            words += ["--at", str(step)]
+        else:  # this training replaces the checkpoint
+            stop = "stop this training now, and give "
+        words += ["--train.steps", str(steps), "--optim.lr", f"{last:.2g}"]
+        if optim.muon_lr is not None:
+            words += ["--optim.muon_lr", f"{optim.muon_lr * last / optim.lr:.2g}"]
+        note += f" To start low instead: {stop}{shlex.join(words)}"
     say(note)

@@ -266,7 +266,8 @@ def test_a_longer_run_has_each_step_once(longer):
 
 @pytest.mark.parametrize("final_lr, words", [
     ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
-            "low instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
+            "low instead: stop this training now, and give --branch-from {path} --train.steps 8 "
+            "--optim.lr 0.0005\n"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
 def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, final_lr, words):
     path = train_tiny(workdir, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
@@ -274,6 +275,19 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, fin
     capfd.readouterr()
     assert exit_code(train.main, "--resume", path, "--train.steps", "8") == 0
     assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
+
+
+def test_the_advice_to_start_low_can_be_followed_later(workdir, capfd):
+    runs = workdir / "my runs"
+    argv = tiny_argv(workdir, "--log.runs", str(runs), "--name=kept", "--train.keep=[4]",
+                     "--optim.optimizer=muon", "--optim.lr=1e-3", "--optim.muon_lr=2e-2",
+                     "--optim.schedule=linear", "--optim.final_lr=0.5", "--train.steps=4")
+    assert exit_code(train.main, *argv) == 0
+    assert exit_code(train.main, "--resume", runs / "kept", "--train.steps", "8") == 0
+    advice = capfd.readouterr().err.partition("To start low instead: ")[2].splitlines()[0]
+    assert advice == (f"--branch-from '{runs}/kept' --at 4 --train.steps 8 --optim.lr 0.0005 "
+                      "--optim.muon_lr 0.01")
+    assert exit_code(train.main, *shlex.split(advice)) == 0
 
 
 # --- the same command -----------------------------------------------------------------------------
