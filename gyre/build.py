@@ -25,6 +25,7 @@ from gyre.compute import (
     resolve_dtype,
     training_flops,
 )
+from gyre.fit import FITTED_STEPS
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
@@ -419,6 +420,10 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
         f"({epochs:.1f} epochs{duration})")
     say(f"device  {describe_devices(setup)}")
+    steps = config.train.steps
+    if lr_factor(config.optim, steps - 1, steps) > config.optim.final_lr:
+        say(f"note: no step is left in which the learning rate falls to optim.final_lr "
+            f"{config.optim.final_lr:g}: give more train.steps, or fewer optim.warmup_steps")
 
 
 def describe_devices(setup: Setup) -> str:
@@ -437,7 +442,11 @@ def explain_choice(start: Start) -> str:
     names = {text.partition(" ")[0] for text in start.chosen}
     if names <= {"optim.warmup_steps", "train.eval_interval"}:
         return "chosen for these steps"
-    return "chosen for this text and time" if start.timed else "chosen for this text"
+    if not start.timed:
+        return "chosen for this text"
+    if names <= set(FITTED_STEPS):
+        return "chosen for this time"
+    return "chosen for this text and time"
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:

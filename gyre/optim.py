@@ -40,7 +40,8 @@ class OptimConfig:
     cooldown: Annotated[float | None, Range(gt=0, le=1)] = None
     """Share of the steps, the last ones, in which wsd's learning rate falls. Unset: 0.2."""
     final_lr: Annotated[float, Range(ge=0, le=1)] = 0.1
-    """Learning rate at the last step, as a fraction of the peak."""
+    """Learning rate at the last step, as a fraction of the peak. Not reached if the warm-up takes
+    all steps, or if the cooldown rounds to none."""
 
     def __post_init__(self) -> None:
         if self.cooldown is None and self.schedule == "wsd":
@@ -60,7 +61,8 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
 
     Rises to 1 over the warm-up, then falls to `final_lr` at the last step; with wsd it stays at 1
     for the first `steps - round(cooldown * steps)` steps, so that runs of different lengths are one
-    run up to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392).
+    run up to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392). If that leaves no
+    step for the fall, the last one has 1.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps

@@ -183,6 +183,15 @@ def test_the_steps_fill_the_minutes_at_the_rate_measured(workdir, quarters, capf
     assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("seq_len, reason", [
+    ("20", "chosen for this time"), ("auto", "chosen for this text and time")])
+def test_what_the_text_has_not_decided_is_not_said_of_it(workdir, quarters, capfd, seq_len, reason):
+    build_setup(workdir, "--train.steps=auto", "--optim.warmup_steps=auto", "--train.minutes=0.5",
+                f"--data.seq_len={seq_len}", "--train.sample_tokens=0")
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("auto ")]
+    assert line.endswith(f": {reason}")
+
+
 @pytest.mark.parametrize("beside, words", [
     ("--optim.warmup_steps=121", r"optim.warmup_steps must be in \[0, 120\], not 121"),
     ("--train.keep=[121]", r"train.keep \[121\] names steps that train.steps 120 does not have")])
@@ -297,6 +306,19 @@ def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, meas
     build_setup(workdir, "--train.steps=9", "--train.compile=false")
     assert "epochs)" in capfd.readouterr().err
     assert measured == []
+
+
+# --- the learning rate ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options, count", [
+    (["--optim.warmup_steps=12"], 1), (["--optim.warmup_steps=11"], 0),
+    (["--optim.schedule=wsd", "--train.steps=2", "--optim.warmup_steps=0"], 1),
+    (["--optim.schedule=wsd", "--train.steps=3", "--optim.warmup_steps=0"], 0)], ids=str)
+def test_a_rate_that_never_falls_is_said(workdir, capfd, options, count):
+    build_setup(workdir, *options)
+    words = "no step is left in which the learning rate falls to optim.final_lr 0.1"
+    assert capfd.readouterr().err.count(words) == count
 
 
 # --- memory ---------------------------------------------------------------------------------------
