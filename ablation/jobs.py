@@ -132,8 +132,8 @@ def last_validation(run: RunDir) -> float:
 def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing.
 
-    Returns False if it diverged. Raises UserError if it failed, or saved and stopped because `stop`
-    asked it to.
+    Returns False if it diverged. Raises UserError if it failed, if it was trained further by hand,
+    or if it saved and stopped because `stop` asked it to.
     """
     folder = Path(training.run)
     # Locked only while it is looked at: somebody may train this run by hand, and train.py takes the
@@ -141,6 +141,9 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         if folder.exists():
             step = resumable_step(folder)
+            if step > training.steps:
+                raise UserError(f"{folder} has taken {step} steps, and the study wants "
+                                f"{training.steps}: remove it, and give the same command again")
             if step == training.steps:
                 return True
             if has_diverged(folder):
