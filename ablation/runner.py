@@ -74,10 +74,15 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
-        mirrored = (path / "RESULTS.md").exists()
+        wants_mirror = config.log.wandb != "disabled"
+        # There until wandb has the report, so that an interrupted command sends it the next time.
+        unsent = path / "wandb.unsent"
+        if wants_mirror and not (path / "RESULTS.md").exists():
+            unsent.touch()
         write_report(path)
-        if not mirrored and config.log.wandb != "disabled":
+        if wants_mirror and unsent.exists():
             mirror_in_wandb(path, config.log)
+            unsent.unlink()
     return 0
 
 

@@ -99,6 +99,15 @@ def test_wandb_gets_a_report_once(workdir, tmp_path, report_only):
     assert report_only.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
+def test_a_report_that_wandb_did_not_get_is_sent_again(workdir, tmp_path, report_only):
+    argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
+    report_only.side_effect = [KeyboardInterrupt, None]
+    assert exit_code(ablate.main, *argv) == 130
+    assert exit_code(ablate.main, *argv) == 0
+    assert exit_code(ablate.main, *argv) == 0
+    assert report_only.call_count == 2
+
+
 def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, report_only, monkeypatch):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     assert exit_code(ablate.main, *study_arguments(workdir, "--log.runs", str(tmp_path))) == 130
