@@ -474,8 +474,11 @@ def open_client(held: ExitStack, command: Command) -> Any:
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         client = held.enter_context(Client(cluster))
-    except ValueError as error:
-        raise UserError(f"--scheduler: {error}") from None
+    except (OSError, ValueError) as error:
+        if command.options.scheduler is None:
+            raise
+        raise UserError(f"--scheduler {cluster}: {first_line(error)}: start a scheduler, or give "
+                        "the address that it prints, such as tcp://HOST:8786") from None
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "

@@ -6,11 +6,13 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
 from unittest.mock import Mock
 
+import dask
 import pytest
 from conftest import ROOT, error_lines, exit_code, wait_for
 from counted_job import count_and_wait, wait_and_save
@@ -20,6 +22,7 @@ from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORD
 import ablate
 from ablation import runner
 from ablation.jobs import Job, do_job_on_worker, request_stop, resumable_step
+from ablation.options import resolve
 from ablation.runner import run_jobs, stop_jobs
 from errors import UserError
 from gyre.signals import StopSignal
@@ -247,6 +250,15 @@ def test_a_result_that_cannot_be_kept_lets_the_others_save(tmp_path, monkeypatch
 def test_the_address_of_a_scheduler_needs_a_port(workdir, tmp_path, capsys):
     argv = study_arguments(workdir, "--scheduler", "nowhere", "--log.runs", str(tmp_path))
     assert "missing port" in error_lines(capsys, ablate.main, *argv)[-1]
+
+
+def test_a_scheduler_that_does_not_answer_is_named(workdir, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    argv = study_arguments(workdir, "--scheduler", address, "--log.runs", str(tmp_path))
+    with (dask.config.set({"distributed.comm.timeouts.connect": "50ms"}), ExitStack() as held,
+          pytest.raises(UserError, match=f"^--scheduler {address}: Timed out .*: start a sch")):
+        runner.open_client(held, resolve(argv))
 
 
 @pytest.mark.slow
