@@ -14,6 +14,7 @@ from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Plan, Tier
 from data.sources import DataConfig
 from errors import Range, UserError
+from gyre.compute import resolve_device
 from gyre.options import Config, Parser, flatten, make_config, read_yaml
 from gyre.rundir import RunDir
 
@@ -109,6 +110,8 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
     check_study(config, arm_configs, tuned=bool(tier.grid))
+    if options.scheduler is None:  # else it is a device of other machines
+        resolve_device(config.train.device)
     # Said with the text, or a training would fit these numbers to it.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}

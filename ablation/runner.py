@@ -237,20 +237,26 @@ def print_plan(command: Command, plan: Plan) -> None:
         say(f"tuning  optim.lr {plan.grid}, {length} tokens, seeds {plan.tuning_seeds}")
     lengths = ", ".join(name_length(plan, steps) for steps in plan.steps.horizons)
     say(f"runs    seeds {plan.seeds} of each arm, for {lengths} tokens")
-    if resolve_device(command.config.train.device).type == "cpu":
-        estimate = format_estimate(estimate_training(command, plan))
-        say(f"time    {estimate} of training, if this machine does it all")
+    device = command.config.train.device
+    # A card that is named may be one of a scheduler's machines.
+    if device in ("auto", "cpu") and resolve_device(device).type == "cpu":
+        seconds = estimate_training(command, plan)
+        if seconds > 0:
+            say(f"time    {format_estimate(seconds)} of training, if this machine does it all")
 
 
 def estimate_training(command: Command, plan: Plan) -> float:
-    """Return about how many seconds this machine takes for all trainings of the new arms."""
+    """Return about how many seconds this machine takes for the trainings that are missing."""
     dtype = getattr(torch, command.config.train.dtype)
     seconds = 0.0
     for arm in command.new_arms:
-        model = command.arm_configs[arm].model
-        (rate,) = matmul_rates(torch.device("cpu"), model, plan.step_tokens, training=True,
-                               dtypes=[dtype])
         tokens = plan.step_tokens * count_steps(command, plan, arm)
+        if tokens == 0:
+            continue
+        model = command.arm_configs[arm].model
+        with kernels.products_by_onednn(plan.onednn):  # as they are trained
+            (rate,) = matmul_rates(torch.device("cpu"), model, plan.step_tokens, training=True,
+                                   dtypes=[dtype])
         seconds += estimate_seconds(model, tokens, rate)
     return seconds
 

@@ -67,16 +67,20 @@ def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[TuningJob]:
 
 def record_jobs(command: Command, plan: Plan) -> list[RecordJob]:
     """Return a job for each arm and seed without a record, seed by seed."""
-    diverged = plan.diverged or []
     jobs = []
     for seed, arm in itertools.product(plan.seeds, command.new_arms):
         name = f"{arm}-s{seed}"
-        is_recorded = (command.path / "results" / f"{name}.json").exists()
-        if not is_recorded and name not in diverged:
+        if lacks_record(command, plan, name):
             trainings = plan_lengths(command, plan, arm, seed)
             jobs.append(RecordJob(name=name, trainings=trainings, arm=arm,
                                   windows=command.tier.windows, device=command.config.train.device))
     return jobs
+
+
+def lacks_record(command: Command, plan: Plan, name: str) -> bool:
+    """Return whether an arm and seed, such as rope-s0, has no record, and has not diverged."""
+    is_recorded = (command.path / "results" / f"{name}.json").exists()
+    return not is_recorded and name not in (plan.diverged or [])
 
 
 def plan_lengths(command: Command, plan: Plan, arm: str, seed: int) -> list[Training]:
@@ -149,12 +153,12 @@ def name_length(plan: Plan, steps: int) -> str:
 
 
 def count_steps(command: Command, plan: Plan, arm: str) -> int:
-    """Return the optimizer steps of all runs of a new arm: of tuning, as far as it is known, and of
-    every seed the longest run and the cooldowns of the shorter ones."""
+    """Return the optimizer steps of the runs that a new arm lacks: of tuning, as far as it is
+    known, and of every seed without a record the longest run and the cooldowns of the shorter ones.
+    """
     optim = command.arm_configs[arm].optim
     *shorter, longest = plan.steps.horizons
     cooldowns = sum(planning.count_cooldown(optim, steps) for steps in shorter)
-    total = len(plan.seeds) * (longest + cooldowns)
-    if plan.grid and "optim.lr" not in command.overlays[arm]:
-        total += len(plan.grid) * len(plan.tuning_seeds) * plan.steps.tuning
-    return total
+    missing = [seed for seed in plan.seeds if lacks_record(command, plan, f"{arm}-s{seed}")]
+    tuning = len(tuning_jobs(command, plan, arm)) * plan.steps.tuning
+    return len(missing) * (longest + cooldowns) + tuning

@@ -102,6 +102,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if torch.backends.mps.is_available():
         devices.append("mps")
     devices.append("cpu")
+    asked = device
     if device == "auto":
         device = devices[0].partition(":")[0]
     if device == "cuda":
@@ -110,8 +111,9 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
         raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
     if device not in devices:
         known = ", ".join(devices)
-        raise UserError(f"device {device} was asked for, but this machine has {known}: say one of "
-                        "these, or leave it out")
+        card = f" ({device})" if device != asked else ""
+        raise UserError(f"device {asked}{card} was asked for, but this machine has {known}: say "
+                        "one of these, or leave it out")
     return torch.device(device)
 
 

@@ -60,7 +60,8 @@ def test_a_device_that_is_not_there_is_refused(machine, name):
 
 def test_the_refusal_of_a_card_lists_all_devices(machine):
     machine(cards=2, mps=True)
-    with pytest.raises(UserError, match="cuda:2 was asked for.* has cuda:0, cuda:1, mps, cpu"):
+    words = r"cuda \(cuda:2\) was asked for.* has cuda:0, cuda:1, mps, cpu"
+    with pytest.raises(UserError, match=words):
         compute.resolve_device("cuda", 2)
 
 

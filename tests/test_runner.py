@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -24,6 +25,7 @@ from ablation.jobs import RecordJob, Training, TuningJob
 from ablation.options import resolve
 from ablation.study import Study
 from files import locked, read_json, read_sealed, write_sealed
+from model import kernels
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,7 +78,9 @@ def test_a_finished_study_writes_its_report_again(workdir, finished, capsys, mon
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     (finished / "RESULTS.md").unlink()
     assert exit_code(ablate.main, *study_arguments(workdir)) == 0
-    assert capsys.readouterr().out == f"{finished / 'RESULTS.md'}\n"
+    printed = capsys.readouterr()
+    assert printed.out == f"{finished / 'RESULTS.md'}\n"
+    assert "of training" not in printed.err
     assert (finished / "RESULTS.md").exists()
     assert len([*finished.glob("fig_*.png")]) == 3
 
@@ -361,3 +365,24 @@ def test_a_dry_run_says_how_long_the_study_trains(workdir, capsys, monkeypatch):
     monkeypatch.setattr(runner, "estimate_seconds", lambda model, tokens, rate: tokens)
     assert exit_code(ablate.main, *study_arguments(workdir, "--name", "dry", "--dry-run")) == 0
     assert "time    about 5.8 hours of training, if this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_the_time_is_that_of_the_products_of_the_plan(workdir, tmp_path, monkeypatch, onednn):
+    entered = []
+
+    def products_by_onednn(used):
+        entered.append(used)
+        return nullcontext()
+
+    monkeypatch.setattr(kernels, "products_by_onednn", products_by_onednn)
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
+    runner.estimate_training(command, make_plan(onednn=onednn))
+    assert entered == [onednn, onednn]
+
+
+def test_a_card_of_another_machine_has_no_estimate(workdir, tmp_path, capsys):
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path), "--train.device=cuda",
+                                      "--scheduler=tcp://far:8786"))
+    runner.print_plan(command, make_plan())
+    assert "of training" not in capsys.readouterr().err

@@ -126,3 +126,11 @@ def test_steps_are_those_of_tuning_the_longest_run_and_cooldowns(command):
     """Of two seeds 100 steps and 2 of the cooldown of the shorter run, and 4 times 9 of tuning."""
     plan = make_plan(seeds=[0, 1], **TUNED)
     assert count_steps(command, plan, "sin") == 240
+
+
+def test_steps_of_what_is_recorded_or_tuned_are_not_counted(command):
+    """Left are 100 steps and 2 of one of three seeds, and one of four times 9 of tuning."""
+    write_sealed(command.path / "results" / "sin-s0.json", {})
+    tuned = Tuned(arms={"sin": {"0.002": {"1000": 2.0, "1001": 2.0}, "0.004": {"1000": 2.0}}})
+    plan = make_plan(seeds=[0, 1, 2], diverged=["sin-s1"], tuned=tuned, **TUNED)
+    assert count_steps(command, plan, "sin") == 111

@@ -7,6 +7,7 @@ from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORD
 import ablate
 from ablation import runner
 from ablation.options import resolve, to_words
+from errors import UserError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,6 +49,11 @@ def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, ext
     *_, error = error_lines(capsys, ablate.main, *argv)
     assert words in error
     assert not (workdir / "runs" / "bad").exists()
+
+
+def test_a_device_that_is_not_here_is_refused_before_the_text_is_read(workdir):
+    with pytest.raises(UserError, match=r"^device cuda \(cuda:0\) was asked for"):
+        resolve(study_arguments(workdir, "--train.device", "cuda"))
 
 
 def test_the_command_line_wins_over_the_tier(workdir):
