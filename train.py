@@ -140,9 +140,8 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    # A step is read late after the next one was launched, so its time includes that launch. Before
-    # a validation none is launched, and the time of the last step lacks its own. Over several
-    # steps the two nearly cancel.
+    # Read late, the time of a step includes the launch of the next one instead of its own. After a
+    # validation it has both, before one neither; a mean over several steps evens that out.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     was_stopping = False  # whether a rank had been asked to stop when the step read last was taken
     while True:

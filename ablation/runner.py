@@ -136,8 +136,8 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
     beside = command.beside
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = choose_steps(command.tier, step_tokens)
-    for arm in command.arm_configs.values():
-        check_cooldown(arm, steps)
+    for arm_config in command.arm_configs.values():
+        check_cooldown(arm_config, steps)
     wanted: dict[str, Any] = {
         "tier": beside.tier if beside else command.options.tier,
         "arms": command.arms,
@@ -148,7 +148,8 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
         "baseline": command.baseline,
         "seq_len": config.data.seq_len,
         "step_tokens": step_tokens,
-        "config": {arm: select_decisive(config) for arm, config in command.arm_configs.items()},
+        "config": {arm: select_decisive(arm_config)
+                   for arm, arm_config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
     }
     if beside:
@@ -171,8 +172,8 @@ def check_records(beside: Path, seeds: list[int]) -> None:
 
 
 def choose_steps(tier: Tier, step_tokens: int) -> Steps:
-    """Return the steps of the runs, of so many tokens each. No run is tuned longer than the longest
-    one."""
+    """Return the steps of the runs; a step takes `step_tokens` tokens. No run is tuned longer than
+    the longest one."""
     shortest = min(tier.horizons)
     if shortest < step_tokens:
         raise UserError(f"{shortest:,} tokens are less than a step, which takes {step_tokens:,}: "
@@ -302,7 +303,8 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
 def remove_checkpoints(job: Job) -> None:
     """Remove the checkpoints of a job that nobody needs once its result is written down."""
     # The last checkpoint of a run that is reported stays.
-    disposable = ("previous", "best", "kept" if isinstance(job, RecordJob) else "last")
+    third = "kept" if isinstance(job, RecordJob) else "last"
+    disposable = ("previous", "best", third)
     for training, name in itertools.product(job.trainings, disposable):
         shutil.rmtree(Path(training.run, name), ignore_errors=True)
 
@@ -424,11 +426,11 @@ def stop_jobs(client: Any, pending: dict[Any, Job], silent: set[str]) -> None:
         raise UserError(f"no answer from the scheduler within {2 * ANSWER} seconds, so the "
                         "trainings may not have saved: end it and its workers, start them again, "
                         "and give the same command again") from None
-    left = set().union(*answers.values())
+    staying = set().union(*answers.values())
     for worker, its_keys in assigned.items():
         if worker not in answers and worker not in silent:
-            left.update(its_keys)
-    waiting = [future for future in pending if future.key not in left and not future.done()]
+            staying.update(its_keys)
+    waiting = [future for future in pending if future.key not in staying and not future.done()]
     client.cancel(waiting)
     for future in waiting:
         del pending[future]

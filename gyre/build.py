@@ -180,7 +180,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     rates: dict[torch.dtype, float] = {}
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
-    # `resolve_dtype` asks for rates for auto on a CPU only, where both were measured.
+    # The function is called only for dtype auto on a CPU; both rates were measured above then.
     dtype, why = resolve_dtype(train.dtype, world.device,
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
@@ -189,7 +189,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     seconds = None
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        rate = flops / seconds
+        rate = flops / seconds  # of whole steps, which is lower than rates[dtype]
     work = flops
     if train.minutes is not None:  # the time is given, and the work is what fits into it
         seconds = 60 * train.minutes
@@ -353,8 +353,8 @@ def restore(
         return progress
     best_step = run.checkpoints.saved_step("best")
     if best_step == 0 or best_step > progress.step:
-        # It is of a later step, which is taken again: RunDir.resume removes it, or has done so when
-        # the run was resumed before.
+        # No `best` (0: removed or unreadable), or one of a step that is taken again: RunDir.resume
+        # removes that.
         progress.best = math.inf
     if training["steps"] != start.config.train.steps and world.is_main:
         print_schedule(run, start.config, progress.step, training["steps"])

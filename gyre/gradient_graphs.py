@@ -3,8 +3,8 @@
 A GPU computes a step of a small model in less time than its kernels take to launch one by one. A
 graph repeats what was recorded, on the same memory, so all that changes from step to step has to
 be in its inputs: token ids and the keys of dropout. Nothing in a forward pass draws from a
-generator. The kernels are those that run without a graph, and so are the bits, wherever a kernel
-repeats its own.
+generator. The kernels are those that run without a graph, so results are bit-identical wherever the
+kernels are deterministic.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from gyre.graphed import recording
 AddGradient = Callable[..., Tensor]
 """Adds a gradient to those of the parameters, from tensors or None, and returns the loss."""
 
-# Of a micro-batch. An H200 computes more than this in bfloat16 for longer than the kernels of some
-# ten layers take to launch, so that a graph gains nothing; and it would hold the memory of its
-# activations, which validation could use.
+# FLOPs of a micro-batch above which an H200 computes longer (bfloat16) than some ten layers'
+# kernels take to launch. A graph then gains nothing, and would hold the memory of its activations,
+# which validation could use.
 MOST_FLOPS = 1e13
 
 
@@ -45,9 +45,8 @@ class Recorded(NamedTuple):
 class GradientGraphs:
     """`add_gradient`, by CUDA graphs where it was called in the same way before.
 
-    There is one graph for the first gradient of a batch, which gives the parameters theirs, for the
-    first shape of inputs that came twice; and one for gradients that are added to it, for each
-    shape.
+    One graph computes the first gradient of a batch, for one shape of inputs only: the first that
+    came twice. Each shape has another graph, which adds to that gradient.
     """
 
     def __init__(self, add_gradient: AddGradient, parameters: list[nn.Parameter]):

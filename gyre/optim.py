@@ -95,7 +95,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move every parameter that has a gradient; none if `found_inf` is 1, as of AdamW."""
+        """Move every parameter that has a gradient; none if `found_inf` is 1, as AdamW does."""
         skipped = None
         if self.found_inf is not None:
             skipped = self.found_inf > 0
@@ -131,13 +131,13 @@ class Muon(torch.optim.Optimizer):
             gradients.append(parameter.grad)
         weights = [local_part(parameter) for parameter in parameters]
         means = [local_part(self._momentum(parameter)) for parameter in parameters]
-        nesterov = [local_part(gradient) for gradient in gradients]
+        gradient_parts = [local_part(gradient) for gradient in gradients]
         if skipped is not None:
             # A mean that moves towards itself stays as it is.
-            replace_if(skipped, nesterov, means)
-        torch._foreach_lerp_(means, nesterov, 1 - group["momentum"])
-        # In place of the gradients, which nothing reads after the step.
-        torch._foreach_lerp_(nesterov, means, group["momentum"])
+            replace_if(skipped, gradient_parts, means)
+        torch._foreach_lerp_(means, gradient_parts, 1 - group["momentum"])
+        # Nesterov's look-ahead, in place of the gradients, which nothing reads after the step.
+        torch._foreach_lerp_(gradient_parts, means, group["momentum"])
         updates = self._orthogonalize(gradients)
         kept = 1 - group["lr"] * group["weight_decay"]  # of a weight, after its decay
         if skipped is not None:

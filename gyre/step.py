@@ -38,10 +38,10 @@ class StepResult(NamedTuple):
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
     stopping: bool
-    """Whether any process had been asked to stop when it started the sum over the processes."""
+    """Whether any process had been asked to stop before it joined this step's sum."""
     seconds: float
-    """From its start in this process, or from when the numbers of the step before were there if
-    that was later, until its own were there."""
+    """From its start in this process, or from `finished` of the step before if that is later, to
+    its own `finished`."""
     finished: float
     """When its numbers were there, by `time.perf_counter`."""
     loss_scale: float
