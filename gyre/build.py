@@ -262,7 +262,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     try:
         config = make_config(asdict(start.config), numbers, {"train.minutes": None})
     except UserError as error:
-        raise UserError(f"{steps} steps fit into train.minutes {minutes:g} here, and {error}: "
+        raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
                         "choose more minutes, or smaller numbers") from None
     chosen = [f"{name} {number}" for name, number in numbers.items()]
     return replace(start, config=config, chosen=[*start.chosen, *chosen], timed=True)

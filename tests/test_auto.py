@@ -198,7 +198,8 @@ def test_what_the_text_has_not_decided_is_not_said_of_it(workdir, quarters, capf
 def test_numbers_that_need_more_steps_than_the_minutes_have_are_refused(
     workdir, quarters, beside, words
 ):
-    with pytest.raises(UserError, match=f"^120 steps fit into train.minutes 0.5 here, and {words}"):
+    start = "train.minutes 0.5 makes train.steps 120 here, and"
+    with pytest.raises(UserError, match=f"^{start} {words}"):
         build_setup(workdir, "--train.steps=auto", "--train.minutes=0.5", beside)
 
 
