@@ -248,16 +248,19 @@ def print_plan(command: Command, plan: Plan) -> None:
 
 def estimate_training(command: Command, plan: Plan) -> float:
     """Return about how many seconds this machine takes for the trainings that are missing."""
+    cpu = torch.device("cpu")
     dtype = getattr(torch, command.config.train.dtype)
+    onednn = plan.onednn
+    if not isinstance(onednn, bool):  # auto, in old plans
+        onednn = kernels.prefers_onednn(cpu)
     seconds = 0.0
     for arm in command.new_arms:
         tokens = plan.step_tokens * count_steps(command, plan, arm)
         if tokens == 0:
             continue
         model = command.arm_configs[arm].model
-        with kernels.products_by_onednn(plan.onednn):  # as they are trained
-            (rate,) = matmul_rates(torch.device("cpu"), model, plan.step_tokens, training=True,
-                                   dtypes=[dtype])
+        with kernels.products_by_onednn(onednn):  # as they are trained
+            (rate,) = matmul_rates(cpu, model, plan.step_tokens, training=True, dtypes=[dtype])
         seconds += estimate_seconds(model, tokens, rate)
     return seconds
 
