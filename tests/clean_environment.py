@@ -13,9 +13,6 @@ if "pytest" in sys.modules:  # not in a test's own process
     # Tests are of the CPU. For `pytest -m cuda`, conftest.py sets VISIBLE_GPUS again.
     VISIBLE_GPUS = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    # A process that keeps no compiled files compiles ours anew, and pytest rewrites all assertions.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    sys.dont_write_bytecode = False
     # No test cuts the power. Those of what is on the disk, and when, watch or replace this call.
     os.fsync = lambda fd: None
 # A shell that starts them in the background ignores Ctrl-C, and nohup SIGHUP. A handler is not
