@@ -14,9 +14,8 @@ import train
 from gyre.rundir import RunDir
 
 # What makes a run hard to continue exactly: random numbers, micro-batches and states of two kinds.
-# One layer has all of it.
-EXACT = ["--model.n_layers=1", "--model.dropout=0.2", "--train.batch_size=9",
-         "--train.micro_batch_size=5", "--optim.optimizer=muon", "--train.sample_prompt=ab"]
+EXACT = ["--model.dropout=0.2", "--train.batch_size=9", "--train.micro_batch_size=5",
+         "--optim.optimizer=muon", "--train.sample_prompt=ab"]
 LOGGED = ("train/loss", "train/grad_norm", "train/lr", "val/loss", "val/bpb", "sample")
 
 
