@@ -100,12 +100,12 @@ def test_a_process_that_cannot_compile_still_tells_the_others(decided):
 
 
 def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
-    """6 FLOPs for each weight and token: 12 steps of 27 rows of 20 tokens."""
+    """6 FLOPs for each weight and token: 12 steps of 9 rows of 20 tokens."""
     _, _, flops = decided()
     attention = 2 * 48 * 48 + 2 * 48 * 16
     feed_forward = 3 * 48 * 128
     output = 300 * 48
-    assert flops == [6 * (2 * (attention + feed_forward) + output) * 12 * 27 * 20]
+    assert flops == [6 * (2 * (attention + feed_forward) + output) * 12 * 9 * 20]
 
 
 @pytest.fixture

@@ -367,8 +367,8 @@ def test_lengths_are_a_table_of_their_own(compared_lengths):
     assert " ".join(head) == ("run encoding parameters tokens T cut T/2 slide T/2 cut T slide T "
                               "cut 2T slide 2T cut 4T slide 4T cut 8T slide 8T shift T")
     losses = [f"{row['loss']:.4f}" for row in record["context"]]
-    # 12 steps of 27 rows of 20 tokens.
-    assert rope == ["rope", "rope", "63,792", "6,480", "20", *losses, f"{record['shift']:+.4f}"]
+    # 12 steps of 9 rows of 20 tokens.
+    assert rope == ["rope", "rope", "63,792", "2,160", "20", *losses, f"{record['shift']:+.4f}"]
 
 
 def test_past_a_table_of_positions_there_is_no_loss(compared_lengths):

@@ -441,7 +441,7 @@ def test_before_a_validation_the_best_weights_are_the_last(new_run):
 
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
          "--optim.lr", "1e-2", "--train.sample_tokens", "0")
-TOKENS = 27 * 20  # of one step
+TOKENS = 9 * 20  # of one step
 
 
 @pytest.fixture(scope="module")

@@ -158,9 +158,10 @@ def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, mo
 
 # --- branches -------------------------------------------------------------------------------------
 
-# With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5.
-WSD = ["--optim.schedule=wsd", "--optim.cooldown=0.4", "--optim.warmup_steps=2",
-       "--train.eval_interval=4"]
+# With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5. The second
+# epoch begins in that step, between the two at which runs branch off.
+WSD = ["--train.batch_size=27", "--train.eval_interval=4", "--optim.schedule=wsd",
+       "--optim.cooldown=0.4", "--optim.warmup_steps=2"]
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +244,7 @@ def test_a_longer_run_says_how_long_it_is(longer):
     path, _, said = longer
     tokens = RunDir.open(path).manifest["train"]["tokens"]
     assert f"{tokens:,} training tokens and" in said
-    assert f"6 steps of 27x20 tokens ({3240 / tokens:.1f} epochs)" in said
+    assert f"6 steps of 9x20 tokens ({1080 / tokens:.1f} epochs)" in said
     assert " 5/6 " in said  # of the bar
 
 
