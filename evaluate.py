@@ -113,6 +113,7 @@ def main(argv: list[str] | None = None) -> None:
             figure = draw_losses(drawn, in_bits=not have_same_data(drawn),
                                  on_own_text=bool(options.given), format=plot_format(options.plot))
             write_file(Path(options.plot), figure)
+            say(f"plot    {options.plot}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -17,6 +17,7 @@ from gyre.compute import (
     DTYPE_NAMES,
     Compute,
     check_memory,
+    describe_load,
     estimate_seconds,
     format_estimate,
     matmul_rates,
@@ -196,7 +197,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     all_compile = all(world.collect(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
         compiled = False
-        why_compiled = "eager: another process has no compiler that works"
+        why_compiled = "not compiled: another process has no compiler that works"
     return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
                    seconds)
 
@@ -407,11 +408,22 @@ def print_setup(start: Start, setup: Setup) -> None:
         duration = f", {format_estimate(compute.seconds * steps_left / config.train.steps)}"
         if setup.progress.step > 0:
             duration += " from here"
+        duration += describe_load()
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
-        f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-        f"({epochs:.1f} epochs{duration})")
+        f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
+        f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
+
+
+def format_steps(steps: int) -> str:
+    """Return a number of steps as text."""
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def format_epochs(epochs: float) -> str:
+    """Return a number of epochs as text, with two digits where it is small."""
+    return f"{epochs:.1f} epochs" if epochs >= 1 else f"{epochs:.2g} epochs"
 
 
 def describe_devices(setup: Setup) -> str:

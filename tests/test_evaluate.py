@@ -281,7 +281,8 @@ def test_a_folder_that_is_no_run_is_skipped(runs, capsys, monkeypatch):
 
 def test_a_plot_is_a_picture(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    evaluated(capsys, "rope", "learned", "--device=cpu", "--plot=loss.png")
+    _, errors = evaluated(capsys, "rope", "learned", "--device=cpu", "--plot=loss.png")
+    assert errors[-1] == "plot    loss.png"
     assert imread("loss.png").shape[1] > 500
 
 

@@ -20,6 +20,7 @@ from resumption import EXACT, always, assert_equal_runs, kill_before, resume_ref
 
 import train
 from ablation.jobs import resumable_step
+from errors import find_script
 from gyre.rundir import RunDir
 
 
@@ -244,13 +245,13 @@ def test_a_longer_run_says_how_long_it_is(longer):
     path, _, said = longer
     tokens = RunDir.open(path).manifest["train"]["tokens"]
     assert f"{tokens:,} training tokens and" in said
-    assert f"6 steps of 9x20 tokens ({1080 / tokens:.1f} epochs)" in said
+    assert f"6 steps of 9 rows of 20 tokens ({1080 / tokens:.2g} epochs)" in said
     assert " 5/6 " in said  # of the bar
 
 
 def test_a_stopped_run_says_the_command_to_go_on(longer):
     _, argv, said = longer
-    assert f"To go on:\n    python train.py {shlex.join(argv)}\n" in said
+    assert f"To go on:\n    python {find_script('train.py')} {shlex.join(argv)}\n" in said
 
 
 def test_a_longer_run_is_not_resumed_at_its_old_length(longer, capfd):
