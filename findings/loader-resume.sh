@@ -4,12 +4,12 @@
 # Versions: torchdata 0.11.0, torch 2.13.0.
 # Guess before the run: a state taken in the middle of an epoch brings back the rest of that epoch,
 #     and every later epoch, as without the interruption.
-# Seen: with num_workers=0 and a generator= of one's own, only the rest of the epoch comes back. Every
-#     epoch draws a permutation, then a base seed, from the same generator. Loading sets the
+# Seen: with num_workers=0 and a generator= of one's own, only the rest of the epoch comes back.
+#     Every epoch draws a permutation, then a base seed, from the same generator. Loading sets the
 #     generator back to before the permutation and draws that again, but not the seed: later
 #     epochs are one draw behind. With workers, or without generator=, all epochs come back.
-# For gyre: gyre's batches are a function of seed and step, so nothing is loaded. In a loop with this
-#     loader, equal losses until the end of the epoch prove nothing.
+# For gyre: gyre's batches are a function of seed and step, so nothing is loaded. In a loop with
+#     this loader, equal losses until the end of the epoch prove nothing.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
