@@ -8,8 +8,8 @@
 #     below zero: an optimizer of torch takes that from a schedule without a word, and the loss
 #     rises. The cosine rises again. The polynomial one knows no t_max: it exceeds max_lr after one
 #     step and grows for ever. There is no state_dict to resume from.
-# For gyre: gyre's learning rate is a function of the step that stops at its end. Take
-#     torch.optim.lr_scheduler beside optimizers of this package.
+# For gyre: a run of gyre ends where its schedule does. Take torch.optim.lr_scheduler beside
+#     optimizers of this package.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
