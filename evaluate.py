@@ -397,6 +397,8 @@ def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]
     It is not the lowest loss of all points: a branch inherits losses of other weights.
     """
     best = run.checkpoints.saved_step("best")
+    if best == 0:  # a point of step 0 is of the weights that a fine-tuning started from
+        return {}
     for point in points:
         if point["step"] == best and "val/loss" in point:
             return point

@@ -51,7 +51,8 @@ SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 # Where a checkpoint may be when another process is between two renames, was killed there, or never
 # wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
-PLACES = {"last": ("last", "previous"), "best": ("best", ".best", "best", "last", "previous")}
+BEST = ("best", ".best", "best")
+PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
 
 def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
@@ -122,10 +123,18 @@ class Checkpoints:
             remove(self.path / ".removing")  # of a process that was killed
             remove(folder.rename(self.path / ".removing"))
 
-    def saved_step(self, name: Literal["last", "best", ".best"]) -> int:
+    def saved_step(self, name: Literal["last", "best"]) -> int:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
+        if name == "best" and not self.has_best:
+            return 0
         with suppress(UserError):
-            training = self.load_training(self.path / name)
+            return self._read_step(self._find(name))
+        return 0
+
+    def _read_step(self, folder: Path) -> int:
+        """Return the step of the checkpoint in a folder; 0 if its training.pt cannot be read."""
+        with suppress(UserError):
+            training = self.load_training(folder)
             return int(training.get("progress", training)["step"])
         return 0
 
@@ -133,7 +142,7 @@ class Checkpoints:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
         steps again, perhaps with other options."""
         for place in ("best", ".best"):  # that of a save that was killed
-            if self.saved_step(place) > step:
+            if self._read_step(self.path / place) > step:
                 self._remove(self.path / place)
         for later in self.kept_steps():
             if later > step:
@@ -210,8 +219,8 @@ class Checkpoints:
 
     @property
     def has_best(self) -> bool:
-        """Whether there is a `best`."""
-        return (self.path / "best").exists()
+        """Whether there is a `best`, or the `.best` that a killed save has left."""
+        return any((self.path / place).exists() for place in BEST)
 
     @property
     def has_training(self) -> bool:

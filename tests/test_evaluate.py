@@ -175,6 +175,14 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
 
 
+def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
+    run = new_run("a")
+    run.log({"step": 0, "tokens": 0, "val/loss": 0.5, "val/bpb": 0.25, "val/eos_share": 0.0})
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 34}, "steps": 4000})
+    run.log({"step": 34, "tokens": 34})
+    assert " 34 of 4000 - - " in re.sub("  +", " ", evaluate.list_runs([run]))
+
+
 def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     """Its configuration still says 12, and the checkpoint says 300."""
     train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}")
