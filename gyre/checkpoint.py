@@ -86,7 +86,7 @@ class Checkpoints:
         UserError where the disk refuses.
         """
         staging = self.path / ".saving"
-        with writing(self.path / str(name), "make room and --resume"):
+        with writing(self._place(name), "make room and --resume"):
             if world.is_main:
                 remove(staging)  # of a save that was killed
                 staging.mkdir()
@@ -99,10 +99,16 @@ class Checkpoints:
             hashes = {file.name: sha256(file) for file in sorted(staging.iterdir())}
             (staging / MANIFEST).write_text(json.dumps(hashes, indent=1), encoding="utf-8")
             fsync(*staging.iterdir(), staging)
-            self._put_in_place(staging, str(name))
+            self._put_in_place(staging, name)
 
-    def _put_in_place(self, staging: Path, name: str) -> None:
-        target = self.path / (name if name in PLACES else f"kept/{name}")
+    def _place(self, name: Literal["last", "best"] | int) -> Path:
+        """Return the folder in which a checkpoint is saved."""
+        if isinstance(name, int):
+            return self.path / "kept" / str(name)
+        return self.path / name
+
+    def _put_in_place(self, staging: Path, name: Literal["last", "best"] | int) -> None:
+        target = self._place(name)
         before = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
@@ -185,8 +191,10 @@ class Checkpoints:
             kept = ", ".join(map(str, self.kept_steps())) or "none"
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
-        raise UserError(f"{self.path} has no checkpoint {name!r}: train on with --resume "
-                        f"{self.path}, or choose another checkpoint or run")
+        advice = f"train on with --resume {self.path}, or choose another run"
+        if self.has_best:  # as an imported run has, which is not resumed
+            advice = "choose the checkpoint 'best', or another run"
+        raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -242,15 +250,15 @@ def watching(folder: Path) -> Iterator[None]:
 def damaged_files(folder: Path) -> list[Path]:
     """Return the files of a checkpoint that are missing or have another hash than in its manifest.
 
-    If the manifest cannot be read, it is the only one.
+    The weights have to be in it. If the manifest cannot be read, it is the only one.
     """
     manifest = folder / MANIFEST
     damaged = []
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
-        for name, digest in hashes.items():
+        for name in sorted({WEIGHTS, *hashes}):
             file = folder / name
-            if not file.is_file() or sha256(file) != digest:
+            if not file.is_file() or sha256(file) != hashes.get(name):
                 damaged.append(file)
     except (FileNotFoundError, TypeError, ValueError):
         return [manifest]
@@ -269,7 +277,7 @@ def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def write_tensors(folder: Path, files: Mapping[str, Mapping[str, Tensor]], world: World) -> None:
-    """Write safetensors files, each of these tensors, on rank 0. All ranks call this, and gather
+    """Write files, by name, each with its own tensors, on rank 0. All ranks call this, and gather
     sharded tensors one at a time."""
     for file, tensors in files.items():
         whole = (gather_tensor(tensor.detach()).cpu() for tensor in tensors.values())

@@ -86,6 +86,23 @@ def test_a_step_that_was_not_kept_names_those_that_were(tmp_path):
         checkpoints.load_weights(1)
 
 
+def test_where_only_the_best_was_saved_it_is_advised(tmp_path):
+    """As in an imported run, which cannot be resumed."""
+    checkpoints = saved(tmp_path)
+    save(checkpoints, "best", 1)
+    with pytest.raises(UserError) as caught:
+        checkpoints.load_weights("last")
+    assert str(caught.value) == (f"{checkpoints.path} has no checkpoint 'last': choose the "
+                                 "checkpoint 'best', or another run")
+
+
+def test_a_step_that_cannot_be_saved_is_named_by_its_folder(tmp_path):
+    checkpoints = saved(tmp_path)
+    (checkpoints.path / "kept").touch()
+    with pytest.raises(UserError, match=f"cannot write {checkpoints.path}/kept/5: "):
+        save(checkpoints, 5, 5)
+
+
 def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 1)
@@ -139,6 +156,15 @@ def test_a_run_that_goes_back_forgets_later_steps(tmp_path):
 
 
 # --- damage ---------------------------------------------------------------------------------------
+
+
+def test_a_manifest_without_the_weights_is_damaged(tmp_path):
+    checkpoints = saved(tmp_path)
+    save(checkpoints, "best", 1)
+    (checkpoints.path / "best" / MANIFEST).write_text("{}", encoding="utf-8")
+    (checkpoints.path / "best" / WEIGHTS).unlink()
+    with pytest.raises(UserError, match="best/model.safetensors is missing or not what was saved"):
+        checkpoints.load_weights()
 
 
 def take_from_previous(file):
