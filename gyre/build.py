@@ -12,7 +12,7 @@ import torch
 
 from data.dataset import find_or_prepare, has_changed
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
+from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
     Compute,
@@ -289,7 +289,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     if start.restores():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        run = RunDir.open(config.init_from)
+        weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
@@ -331,6 +332,7 @@ def restore(
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, world) as folder:
         training = run.checkpoints.load_training(folder)
+        check_shapes(folder, weight_shapes(model))
         copy_weights(model, read_safetensors(folder / WEIGHTS))
         optimizers.load_tensors(read_safetensors(folder / STATES))
     if "scaler" in training:  # as of every run in float16

@@ -61,6 +61,8 @@ def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 Convert = Callable[[str, Tensor], dict[str, Tensor]]
+Shapes = Mapping[str, torch.Size]
+"""That of each weight of a model, by its name."""
 
 
 class Replaced(UserError):
@@ -205,17 +207,20 @@ class Checkpoints:
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
     def load_weights(
-        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is
+        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is,
+        shapes: Shapes | None = None,
     ) -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
         `convert(name, weight)` converts one weight at a time, so that no second copy of all of them
         is in memory. A folder that a training replaces meanwhile is read again. UserError where
-        files are missing or damaged.
+        files are missing or damaged, and for weights of other `shapes`, if these are given.
         """
         while True:
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
                 weights: dict[str, Tensor] = {}
+                if shapes is not None:
+                    check_shapes(folder, shapes)
                 for key, weight in read_safetensors(folder / WEIGHTS):
                     weights |= convert(key, weight)
                 return weights
@@ -263,6 +268,24 @@ def damaged_files(folder: Path) -> list[Path]:
     except (FileNotFoundError, TypeError, ValueError):
         return [manifest]
     return damaged
+
+
+def weight_shapes(model: torch.nn.Module) -> Shapes:
+    """Return the shapes of the weights of a model, whole if it is sharded."""
+    return {name: weight.shape for name, weight in model.state_dict().items()}
+
+
+def check_shapes(folder: Path, shapes: Shapes) -> None:
+    """Raise UserError if a checkpoint has other weights than these, such as another run's."""
+    with safe_open(folder / WEIGHTS, "pt", backend="pread") as stored:
+        found = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.offset_keys()}
+    wanted = {name: tuple(shape) for name, shape in shapes.items()}
+    for name in sorted({*found, *wanted}):
+        if found.get(name) != wanted.get(name):
+            raise UserError(
+                f"the weights in {folder} are not those of the model in config.yaml ({name} is "
+                f"{found.get(name, 'missing')}, and there {wanted.get(name, 'missing')}): restore "
+                "the folder, or choose another run")
 
 
 def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError, did_you_mean
-from gyre.checkpoint import Convert
+from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config, require_encoding
 from gyre.rundir import RunDir
@@ -140,11 +140,12 @@ def load(
     convert: Convert = to_device
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
+        shapes = weight_shapes(model)
         if dtype == "int8":
             to_int8(model)
             convert = partial(int8_tensors, model)
     if weights is None:
-        state = run.checkpoints.load_weights(checkpoint, convert)
+        state = run.checkpoints.load_weights(checkpoint, convert, shapes)
     else:
         state = {}
         for name, weight in weights:
