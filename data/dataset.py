@@ -145,7 +145,7 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
     """Return whether the text is gone, or another one than `known`, the settings in a manifest."""
     try:
         _, settings = locate(config)
-    except UserError:
+    except (OSError, UserError):
         return True
     return settings["text"] != known["text"]
 

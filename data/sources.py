@@ -166,8 +166,10 @@ class StandardLibrary(Source):
         files: list[Path] = []
         for folder, subfolders, names in os.walk(root):
             subfolders[:] = [name for name in subfolders if not NOT_LIBRARY.match(name)]
-            files += [Path(folder, name) for name in names
-                      if name.endswith(".py") and not NOT_LIBRARY.match(name)]
+            modules = [Path(folder, name) for name in names
+                       if name.endswith(".py") and not NOT_LIBRARY.match(name)]
+            # Debian's sitecustomize.py is a link into /etc, and small images lack its target.
+            files += [path for path in modules if path.is_file()]
         if not files:
             raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                             "text of your own with --data.files PATH")
@@ -319,6 +321,9 @@ def match_files(pattern: str) -> list[str]:
         hint = f": did you mean --data.url {pattern}?" if address else ""
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
+        if not os.path.exists(path):
+            raise UserError(f"--data.files {pattern} names {path}, a link to a file that is not "
+                            "there: remove it, or name the files without it")
         check_kind(path)
     return paths
 

@@ -380,6 +380,13 @@ def test_a_run_without_its_text_takes_what_was_prepared(stopped):
     assert len(list((folder / "prepared").glob("text-*"))) == 1
 
 
+def test_a_link_to_nothing_among_the_texts_stops_no_resume(stopped):
+    folder = stopped.parents[1]
+    (folder / "text.txt").unlink()
+    (folder / "text.txt").symlink_to(folder / "gone.txt")
+    assert exit_code(train.main, "--resume", stopped) == 0
+
+
 @pytest.mark.parametrize("argv", [
     ["--resume", "{path}"], ["--branch-from", "{path}", "--at=2", "--train.steps=9"]])
 def test_a_text_that_changed_is_not_prepared_again(stopped, capfd, argv):

@@ -96,6 +96,15 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
                        "# z/y.py\r\n"]
 
 
+def test_a_module_that_is_a_link_to_nothing_stays_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    write(tmp_path / "a.py", "a = 1\n")
+    (tmp_path / "sitecustomize.py").symlink_to(tmp_path / "gone.py")
+    assert texts() == ["a = 1\n"]
+    assert len(source().fingerprint()[1]) == 1
+
+
 # Files
 
 
@@ -205,6 +214,17 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         write(tmp_path / name, content)
     with pytest.raises(UserError, match=words):
         texts(files=str(tmp_path / name))
+
+
+@pytest.mark.parametrize("pattern", ["*.txt", "b.txt"])
+def test_a_link_to_nothing_is_named(tmp_path, monkeypatch, pattern):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.txt").symlink_to("gone.txt")
+    with pytest.raises(UserError) as caught:
+        texts(files=pattern)
+    assert str(caught.value) == (f"--data.files {pattern} names b.txt, a link to a file that is "
+                                 "not there: remove it, or name the files without it")
 
 
 def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
