@@ -482,7 +482,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     """Yield the text of each row as a document. At least one row must have the column.
 
     A row without text (null, "", a value that is no string, or no such column) is no document, and
-    is counted. Raises UserError if there are values, and none of the first ROWS_TRIED is a string.
+    is counted. Raises NoText if there are values, and none of the first ROWS_TRIED is a string.
     """
     column = notes.config.column
     types: dict[str, str] = {}
@@ -517,7 +517,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
 
 
 def check_types(column: str, types: dict[str, str], other_types: dict[str, None]) -> None:
-    """Raise UserError if a column without any text has values of other types."""
+    """Raise NoText if a column without any text has values of other types."""
     if other_types:
         first = next(iter(other_types))
-        raise UserError(str(no_text(column, types | {column: first})))
+        raise no_text(column, types | {column: first})
