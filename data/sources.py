@@ -469,12 +469,16 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
+    longest_start = len(notes.config.separator or "x") - 1
+    before = ""  # the end of the text before, in which a separator may begin
     with reading(file.name):
         for piece in read_text(file.path):
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
                 notes.pages.append(file.name)
             is_first = False
-            notes.look_for_markers(piece, file.name, kind)
+            text = before + piece
+            notes.look_for_markers(text, file.name, kind)
+            before = text[max(0, len(text) - longest_start):]
             yield piece
 
 

@@ -369,6 +369,13 @@ def test_a_separator_that_never_occurs_is_noted(tmp_path, capsys):
     assert note.endswith("(in bash, a line break is $'\\n')")
 
 
+def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(readers, "PIECE", 5)
+    assert texts(files=write(tmp_path / "a.txt", "aaa<|sep|>b"), separator="<|sep|>") == [
+        "aaa", "b"]
+    assert notes(capsys) == []
+
+
 def test_an_empty_separator_is_refused(tmp_path):
     with pytest.raises(UserError, match="data.separator '' is in every text"):
         source(write(tmp_path / "a.txt", "a"), separator="")
