@@ -51,7 +51,7 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
-OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
+ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
 # generated code-page tables, and the settings with which this Python was compiled.
@@ -73,7 +73,7 @@ class DataConfig:
     url: str | None = None
     """Address of such a file. It is fetched once. Makes url of the source stdlib."""
     sha256: str | None = None
-    """SHA-256 that the file of data.url must have, in lowercase hexadecimal digits; unset: any."""
+    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
     """Id of a data set on the Hugging Face Hub. Makes hub of the source stdlib."""
     hub_config: str | None = None
@@ -250,6 +250,8 @@ class Url(Source):
 
         url = str(self.config.url)
         digest = self.config.sha256
+        if digest is not None:
+            digest = digest.lower()
         check_kind(re.split("[?#]", url)[0])
         name = PurePosixPath(urlsplit(url).path)
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
@@ -258,12 +260,13 @@ class Url(Source):
         if not path.exists() or digest not in (None, sha256(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
             say(f"fetching {url}")
-            with reading(url, OFFLINE), atomic_path(path) as staging:
+            with reading(url, ELSEWHERE), atomic_path(path) as staging:
                 with staging.open("wb") as file:
                     http_get(url, file)
                 fetched = sha256(staging)
                 if digest not in (None, fetched):
-                    raise ValueError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}")
+                    raise UserError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}: "
+                                    "correct data.sha256, or find the file that has it")
         yield from read_files([TextFile(str(path), url)], self.config)
 
 
@@ -278,7 +281,7 @@ class Hub(Source):
         datasets = import_datasets()
         name = str(config.hub)
         notes = Notes(config)
-        with reading(name, OFFLINE):
+        with reading(name, ELSEWHERE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
                                          revision=config.hub_revision)
             check_commit(config.hub_revision, rows)
