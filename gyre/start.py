@@ -3,7 +3,7 @@
 import os
 import re
 from argparse import Namespace
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -261,8 +261,10 @@ def read_trained(run: RunDir) -> Config:
 def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
     """Raise UserError if an option that must match the checkpoints of a run has changed.
 
-    `more` are further parts that cannot change on this `option`.
+    `more` are further parts that cannot change on this `option`. data.prepared can, because it is
+    only a place.
     """
+    config = replace(config, data=replace(config.data, prepared=saved.data.prepared))
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     for part in (*needed, *more):
         if attrgetter(part)(config) == attrgetter(part)(saved):

@@ -60,6 +60,13 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     assert asked.config == read_config(finished / "config.yaml")
 
 
+@pytest.mark.parametrize("command", [
+    ["--resume"], ["--train.steps=9", "--branch-from"]])
+def test_prepared_data_may_have_moved(finished, command):
+    asked = start("--data.prepared", "moved", *command, finished)
+    assert asked.config.data.prepared == "moved"
+
+
 def test_a_resumed_run_may_have_more_steps(finished):
     assert start("--train.steps", "4", "--resume", finished).config.train.steps == 4
     assert read_config(finished / "config.yaml").train.steps == 3
