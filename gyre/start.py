@@ -13,6 +13,7 @@ from data.sources import AUTO
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
+from gyre.optim import OptimConfig
 from gyre.options import Config, Parser, make_config, read_config, read_yaml, require_encoding
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
@@ -161,18 +162,22 @@ def begin(
 ) -> Start:
     """Return how to start a new run of this configuration, by the command line `argv`.
 
-    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem has
-    that of a run whose weights it starts from.
+    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem is
+    another run's name, which has it, and TUNED.
     """
     config = draft.limits
-    optim = config.optim
-    if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
-        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
+    check_rates(config.optim)
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     if not stem.endswith(TUNED):
         stem += f"-{config.model.position}"
     return Start(config, f"{stem}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
+
+
+def check_rates(optim: OptimConfig) -> None:
+    """Raise UserError if a training would change no weight."""
+    if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
+        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
 
 
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
@@ -206,6 +211,7 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
         own["optim.cooldown"] = None  # it belongs to the other schedule
     config = make_config(asdict(saved), own, given)
     check_unchanged(run, saved, config, "--branch-from")
+    check_rates(config.optim)
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 

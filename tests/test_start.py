@@ -182,6 +182,11 @@ def test_a_branch_cannot_change_the_optimizer(trunk):
               "muon")
 
 
+def test_a_branch_that_would_change_no_weight_is_refused(trunk):
+    with pytest.raises(UserError, match="optim.lr 0 would change no weight"):
+        start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.lr", "0")
+
+
 @pytest.mark.parametrize("argv, cooldown", [
     ([], 0.5), (["--optim.schedule", "wsd"], 0.5), (["--optim.schedule", "linear"], None)])
 def test_a_branch_has_the_cooldown_only_with_its_schedule(trunk, argv, cooldown):
