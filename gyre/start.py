@@ -110,7 +110,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.resume == AUTO:
         path = find_named(files, given)
         if path.exists():
-            return resume(RunDir.open(path), argv, given, again=True)
+            start = resume(RunDir.open(path), argv, given, again=True)
+            check_origin(start, options.init_from)
+            return start
     stem = "gyre"
     if options.init_from:
         run = RunDir.open(options.init_from)
@@ -144,17 +146,38 @@ def check_together(options: Namespace, argv: list[str]) -> None:
                         "their run: leave out --init-from and --config")
 
 
+def merge_layers(files: list[Layer], given: Layer) -> Layer:
+    """Return the options of files and of the command line, each layer over those before it."""
+    asked: Layer = {}
+    for layer in (*files, given):
+        asked |= layer
+    return asked
+
+
 def find_named(files: list[Layer], given: Layer) -> Path:
     """Return the folder of the run that --resume auto starts or goes on with.
 
     Raises UserError without a name.
     """
-    asked: Layer = {}
-    for layer in (*files, given):
-        asked |= layer
+    asked = merge_layers(files, given)
     if asked.get("name") is None:
         raise UserError("--resume auto needs a --name: that of the run to start or go on with")
     return Path(asked.get("log.runs", LogConfig.runs), asked["name"])
+
+
+def check_origin(start: Start, init_from: str | None) -> None:
+    """Raise UserError if --resume auto names other weights than the run was started from.
+
+    They may be gone by now.
+    """
+    saved = start.config.init_from
+    if init_from is None:
+        return
+    names = [Path(init_from).resolve(), Path("runs", init_from).resolve()]
+    if saved is None or Path(saved).resolve() not in names:
+        origin = "a new model" if saved is None else saved
+        raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
+                        "another --name, or leave out --init-from")
 
 
 def begin(

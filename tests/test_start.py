@@ -229,6 +229,28 @@ def test_resume_auto_refuses_another_configuration(again):
         start(*again, "--seed", "2")
 
 
+@pytest.fixture(scope="module")
+def tuned(workdir, finished):
+    """The words of a command with --resume auto and --init-from that has been run once."""
+    argv = [*training_argv(workdir, "--name", "tuned", "--train.steps", "3"), "--resume", "auto"]
+    assert exit_code(train.main, *argv, "--init-from", finished) == 0
+    return argv
+
+
+@pytest.mark.parametrize("name", ["finished", "runs/finished", "runs/finished/"])
+def test_resume_auto_takes_any_name_of_the_first_weights(tuned, workdir, monkeypatch, name):
+    monkeypatch.chdir(workdir)
+    assert start(*tuned, "--init-from", name).resumed.path.name == "tuned"
+
+
+def test_resume_auto_refuses_other_first_weights(tuned, again, finished):
+    words = f"tuned was started from {finished}, and not from elsewhere: choose another --name"
+    with pytest.raises(UserError, match=words):
+        start(*tuned, "--init-from", "elsewhere")
+    with pytest.raises(UserError, match="again was started from a new model, and not from"):
+        start(*again, "--init-from", finished)
+
+
 def test_resume_auto_needs_a_name(workdir):
     with pytest.raises(UserError, match="needs a --name"):
         start(*training_argv(workdir), "--resume", "auto")
