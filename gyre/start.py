@@ -21,6 +21,9 @@ from model.config import CHANGEABLE
 
 TUNED = "-tuned"
 """What follows the name of a run in that of another, which starts from its weights."""
+# Options that choose a text, and those that only say how it is read.
+NAMES_TEXT = {"data.source": "source", "data.files": "files", "data.url": "url", "data.hub": "hub"}
+OF_TEXT = ("data.sha256", "data.column", "data.separator")
 
 
 @dataclass
@@ -243,7 +246,8 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
 
     Its text, and the part of it that is held out, are those of the other run unless they are given:
     what that run was trained on would otherwise be validated on. Its model and its tokenizer are
-    always those of the other run. Raises UserError if the command line asks for others.
+    always those of the other run, but for the dropout that a file asks for. Raises UserError if the
+    command line asks for others.
     """
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
@@ -253,6 +257,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                 or option in ("data.tokenizer", "data.vocab_size")):
             raise UserError(f"--{option} cannot be given with --init-from: it is that of "
                             f"{run.path}")
+    asked = merge_layers(files, given)
     model = asdict(saved.model)
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # Without scaling, the trained length is data.seq_len.
@@ -263,13 +268,15 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                         "train.eval_interval": AUTO}
     if "imported" not in run.manifest:
         data = asdict(saved.data)
-        named = set().union(*files, given)
-        if not named.isdisjoint(TEXT):  # another text, of which nothing is inherited
-            for name in (*TEXT, "data.sha256"):
+        if any(asked.get(name, data[field]) != data[field] for name, field in NAMES_TEXT.items()):
+            # Another text, of which nothing is inherited.
+            for name in (*TEXT, *OF_TEXT):
                 del data[name.removeprefix("data.")]
         inherited["data"] = data
-    return make_draft(inherited, *files, {"init_from": str(run.path), "model": model}, given,
-                      tokenizer)
+    weights = {"init_from": str(run.path), "model": model}
+    # A file can be for other models too. Of these options, dropout alone is no part of a model.
+    dropout = {name: value for name, value in asked.items() if name == "model.dropout"}
+    return make_draft(inherited, *files, weights, dropout, given, tokenizer)
 
 
 def refuse_minutes(given: Layer, option: str) -> None:

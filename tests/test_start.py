@@ -1,5 +1,6 @@
 """What a command line asks for: what it takes from a run, and what it refuses."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -153,6 +154,46 @@ def test_another_text_makes_a_limit_of_the_row_length(base):
 def test_another_source_takes_the_place_of_the_files(base):
     data = start("--init-from", base, "--data.source", "stdlib").config.data
     assert (data.source, data.files) == ("stdlib", None)
+
+
+@pytest.fixture(scope="module")
+def of_rows(workdir):
+    """A run of 1 step of a text and a table, whose column is "story"."""
+    rows = workdir / "rows.jsonl"
+    text = (workdir / "text.txt").read_text(encoding="utf-8")
+    rows.write_text(json.dumps({"story": text}), encoding="utf-8")
+    return train_tiny(workdir, "of-rows", "--train.steps", "1", "--optim.warmup_steps", "0",
+                      f"--data.files={rows}", "--data.column", "story")
+
+
+@pytest.mark.parametrize("text", [["--data.source", "stdlib"], ["--data.files", "book.txt"]])
+def test_another_text_is_not_read_as_the_base_was(of_rows, text):
+    assert start("--init-from", of_rows, *text).config.data.column == "text"
+
+
+def test_the_same_text_is_read_as_the_base_was(of_rows, workdir):
+    files = [f"--data.files={workdir / name}" for name in ("text.txt", "rows.jsonl")]
+    asked = start("--init-from", of_rows, *files)
+    assert asked.config.data.column == "story"
+
+
+@pytest.mark.parametrize("option", ["--data.hub_split", "--data.hub_revision"])
+def test_another_part_of_a_data_set_is_of_the_same_one(base, monkeypatch, option):
+    saved = read_config(base / "config.yaml")
+    hub = replace(saved.data, source="hub", files=None, hub="some/stories", column="story")
+    monkeypatch.setattr("gyre.start.read_config", lambda _: replace(saved, data=hub))
+    data = start("--init-from", base, option, "test").config.data
+    assert (data.source, data.hub, data.column) == ("hub", "some/stories", "story")
+
+
+def test_the_dropout_of_a_file_is_used(workdir, base, tmp_path):
+    file = tmp_path / "tune.yaml"
+    file.write_text("model: {dropout: 0.25, dim: 999}", encoding="utf-8")
+    saved = read_config(base / "config.yaml").model
+    asked = start("--config", file, *training_argv(workdir), "--init-from", base)
+    assert asked.config.model == replace(saved, dropout=0.25)
+    asked = start("--config", file, "--init-from", base, "--model.dropout", "0.5")
+    assert asked.config.model.dropout == 0.5
 
 
 def test_a_file_of_options_goes_over_the_base(base, tmp_path):
