@@ -7,7 +7,6 @@ arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model kno
 Shapes are those of model/position.py.
 """
 
-import difflib
 import math
 from functools import partial
 from typing import Any
@@ -318,10 +317,6 @@ MAIN = ("rope", "sinusoidal", "learned", "alibi", "none")
 HABITS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "null": "none",
           "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
 
-# How alike a method and a hook are, from 0 to 1, before one is taken for a misspelling of the
-# other: one letter more or less. Helpers such as `bins` are less like `bias`.
-MISSPELT = 0.85
-
 
 def check_position(config: ModelConfig) -> None:
     """Raise UserError if the encoding is unknown, has no effect, cannot serve this model, or
@@ -416,17 +411,22 @@ def public_methods(cls: type) -> list[str]:
 def misspelt_hook(method: str, cls: type) -> str | None:
     """Return the hook that a method must be meant for, or None.
 
-    That is one with the same letters in another order, or with one more or less, which the class
-    that has the method does not define. A word that contains a hook, such as `biased`, is a name of
-    its own.
+    That is one that the class does not define itself, and whose letters the method has in another
+    order, or with one more or less. A word that contains a hook, such as `biased`, is a name of its
+    own, and so is one with another letter, such as `freqs_cos`.
     """
     for hook in HOOKS:
         if hook in vars(cls) or hook in method:
             continue
-        alike = difflib.get_close_matches(method, [hook], cutoff=MISSPELT)
-        if alike or sorted(method) == sorted(hook):
+        if differ_by_one_letter(method, hook) or sorted(method) == sorted(hook):
             return hook
     return None
+
+
+def differ_by_one_letter(word: str, other: str) -> bool:
+    """Return whether one of two words has one letter more than the other, and else the same."""
+    short, long = sorted((word, other), key=len)
+    return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:

@@ -135,7 +135,8 @@ def test_a_misspelt_hook_of_a_base_class_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("method", [
-    "base", "basis", "bins", "biased", "embeds", "embedding", "freqs", "attach_layer", "_bais"])
+    "base", "basis", "bins", "biased", "embeds", "embedding", "freqs", "attach_layer", "_bais",
+    "freqs_cos", "freqs_sin"])
 def test_a_helper_may_be_named_somewhat_like_a_hook(method, monkeypatch):
     assert refusal(monkeypatch, with_methods(ALiBi, method)) == ""
 
