@@ -8,6 +8,7 @@ Shapes are those of model/position.py.
 """
 
 import math
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import UserError, closest
+from errors import UserError, closest, did_you_mean
 from model.config import INIT_STD, ModelConfig
 from model.position import HOOKS, ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
 from model.rope import precompute_freqs_cis
@@ -365,6 +366,24 @@ def check_class(name: str, encoding: Any) -> None:
             f'POSITIONS["{name}"] is {written}, which is no PositionEncoding: '
             f"write class {written}(PositionEncoding)"
         )
+    check_options(encoding)
+
+
+def check_options(encoding: type[PositionEncoding]) -> None:
+    """Raise UserError if the `options` of a class are not names of fields of ModelConfig."""
+    written = encoding.__name__
+    if not isinstance(encoding.options, tuple | list):
+        raise UserError(
+            f"the options of {written} are {encoding.options!r}, and must be a tuple: write "
+            'options = ("theta",), with a comma, for one'
+        )
+    known = [field.name for field in fields(ModelConfig)]
+    for option in encoding.options:
+        if option not in known:
+            raise UserError(
+                f"the options of {written} name {option}{did_you_mean(option, known)}, which is no "
+                "field of ModelConfig: add it in model/config.py, or leave it out"
+            )
 
 
 def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
