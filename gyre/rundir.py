@@ -52,6 +52,8 @@ def locked_run(path: Path) -> AbstractContextManager[None]:
 
 def is_foreign(path: Path) -> bool:
     """Return whether this is a folder of Hugging Face's or Meta's, or a GGUF, and not a run."""
+    if (path / "run.json").exists():
+        return False
     return is_gguf(path) or any((path / name).is_file() for name in ("config.json", "params.json"))
 
 

@@ -20,7 +20,7 @@ from gyre import rundir
 from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir, claim_name
+from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign
 
 NO_WANDB = parse_config("--log.wandb", "disabled")
 
@@ -239,6 +239,13 @@ def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
     (tmp_path / file).touch()
     assert refused(tmp_path) == (f"{tmp_path} is no run: import this folder with python export.py "
                                  f"{tmp_path} --to run runs/NAME")
+
+
+@pytest.mark.parametrize("file", ["config.json", "params.json"])
+def test_a_run_with_a_file_of_another_program_is_a_run(new_run, file):
+    path = new_run().path
+    (path / file).touch()
+    assert not is_foreign(path)
 
 
 @pytest.mark.parametrize("name, content", [("x.gguf", b""), ("sha256-6c0f", b"GGUF\3\0\0\0")])
