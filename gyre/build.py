@@ -28,7 +28,7 @@ from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, check_runs_folder
 from gyre.start import Start
 from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
@@ -104,8 +104,10 @@ def check_start(start: Start, world: World) -> None:
     """Raise UserError for what can be seen to stand in the way of a training, before any work."""
     config = start.config
     train = config.train
-    if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
+    if not start.resumed:
+        check_runs_folder(config.log.runs)
+        if config.name is not None:
+            RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
     # A run that was trained on CUDA may go on elsewhere, without TF32.
     asks_for_tf32 = start.source is None or "train.tf32" in start.given
     if train.tf32 and asks_for_tf32 and world.device.type != "cuda":

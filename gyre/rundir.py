@@ -17,6 +17,7 @@ no more.
 
 import json
 import math
+import os
 import platform
 import re
 import shlex
@@ -83,6 +84,16 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
                 return name
         number += 1
         name = f"{stem}-{number}"
+
+
+def check_runs_folder(runs: str | Path) -> None:
+    """Raise UserError if no folder of runs can be made or written at this path."""
+    path = Path(runs).absolute()
+    present = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK):
+        why = "is no folder" if not present.is_dir() else "cannot be written"
+        raise UserError(f"no run can be made in {runs}, because {present} {why}: choose another "
+                        "folder with --log.runs")
 
 
 def newest_run(runs: Path) -> Path:

@@ -65,6 +65,21 @@ def test_a_run_is_not_overwritten(new_run):
         new_run()
 
 
+@pytest.mark.parametrize("runs", ["text.txt", "text.txt/runs"])
+def test_runs_below_a_file_are_refused(tmp_path, runs):
+    (tmp_path / "text.txt").touch()
+    with pytest.raises(UserError) as caught:
+        check_runs_folder(tmp_path / runs)
+    assert str(caught.value) == (
+        f"no run can be made in {tmp_path / runs}, because {tmp_path}/text.txt is no folder: "
+        "choose another folder with --log.runs")
+
+
+def test_runs_may_be_in_a_folder_that_is_made_later(tmp_path):
+    check_runs_folder(tmp_path / "new" / "runs")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """(a file of code, the revision that has it)."""
