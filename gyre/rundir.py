@@ -97,15 +97,24 @@ def check_runs_folder(runs: str | Path) -> None:
 
 
 def newest_run(runs: Path) -> Path:
-    """Return the folder of the newest run that has weights. Raises UserError if there is none."""
-    with_weights: list[Path] = []
+    """Return the folder of the newest run that has weights. Raises UserError if there is none.
+
+    Runs whose run.json is damaged are skipped, with a message.
+    """
+    with_weights: set[Path] = set()
     for name in ("best", "last", "previous"):
-        folders = [checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")]
-        with_weights += [folder for folder in folders if (folder / "run.json").is_file()]
-    if not with_weights:
+        with_weights |= {checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")}
+    created: dict[Path, str] = {}
+    for folder in sorted(with_weights):
+        if (folder / "run.json").is_file():
+            try:
+                created[folder] = f"{read_json(folder / 'run.json').get('created')}"
+            except UserError as error:
+                say(f"skipped: {error}")
+    if not created:
         raise UserError(f"no run with weights in {runs.absolute()}/ yet: make one with `python "
                         "train.py --config small.yaml`")
-    return max(with_weights, key=lambda run: f"{read_json(run / 'run.json').get('created')}")
+    return max(created, key=lambda folder: created[folder])
 
 
 def find_run(path: Path, runs: Path) -> Path:

@@ -177,6 +177,12 @@ def test_open_takes_the_newest_run_that_has_weights(several):
     assert RunDir.open(runs=several).path == several / "a"
 
 
+def test_a_damaged_run_is_passed_over_for_the_newest(several, capsys):
+    (several / "b" / "run.json").write_text("{", encoding="utf-8")
+    assert RunDir.open(runs=several).path == several / "a"
+    assert f"skipped: {several}/b/run.json is damaged" in capsys.readouterr().err
+
+
 def test_all_runs_are_listed_in_the_order_they_were_made(several):
     names = [run.path.name for run in evaluate.open_all_runs(several)]
     assert names == ["b", "c", "a", "compiles"]
