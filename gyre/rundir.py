@@ -234,7 +234,8 @@ class RunDir:
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
-            if record.pop("seal", None) not in (None, seal(record)):
+            stated = record.pop("seal", None)  # older runs have none
+            if stated is not None and stated != seal(record):
                 raise ValueError("a field was changed")
         except (FileNotFoundError, KeyError, TypeError, ValueError):
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
@@ -245,9 +246,12 @@ class RunDir:
             if name in hashes and not file.is_file():
                 raise UserError(f"{file} is missing: restore it, or choose another run")
             digest = sha256(file) if file.is_file() else None
+            if digest is not None and name not in hashes:
+                raise UserError(f"{file} was added to this run, which has another tokenizer: "
+                                "remove it, or choose another run")
             if digest != hashes.get(name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
-                                "sha256): restore or remove it, or choose another run")
+                                "sha256): restore it, or choose another run")
         return cls(path, record)
 
     @staticmethod

@@ -301,8 +301,16 @@ def test_a_tokenizer_that_somebody_added_is_refused(new_run):
     """It would be read instead of the run's own."""
     path = new_run().path
     (path / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match="tokenizer.json is not what this run was made with"):
-        RunDir.open(path)
+    assert refused(path) == (f"{path}/tokenizer.json was added to this run, which has another "
+                             "tokenizer: remove it, or choose another run")
+
+
+def test_a_changed_file_is_to_be_restored_and_not_removed(new_run):
+    path = new_run().path / "config.yaml"
+    overwrite_a_byte(path)
+    assert refused(path.parent) == (
+        f"{path} is not what this run was made with (run.json has its sha256): restore it, or "
+        "choose another run")
 
 
 # --- points ---------------------------------------------------------------------------------------
