@@ -246,7 +246,8 @@ def have_same_data(runs: list[RunDir]) -> bool:
 def check_comparable(runs: list[RunDir]) -> None:
     """Raise UserError if losses in one table would be about different texts."""
     reasons = {"text": "were trained on different texts",
-               "split": "hold out different parts of the text (data.val_fraction, data.second_val)"}
+               "split": "hold out different parts of the text, by data.val_fraction, "
+                        "data.second_val or the documents that it is divided into"}
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
         data = measure.data_of(run.manifest, run.path)

@@ -47,7 +47,8 @@ def made_up_runs(folder: Path, **changes) -> list[RunDir]:
     ({"text": {"sha256": "b"}}, "one and .*two were trained on different texts"),
     ({"settings": {"val_fraction": 0.2}}, "one and .*two hold out different parts"),
     ({"settings": {"val_fraction": 0.1, "second_val": True}}, "hold out different parts"),
-    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}}, "hold out different parts"),
+    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}},
+     "hold out different parts of the text, by .* or the documents that it is divided into"),
     ({"imported": {}}, "two was imported and has no validation text of its own: give a text")])
 def test_runs_with_other_texts_do_not_share_a_table(tmp_path, changes, words):
     with pytest.raises(UserError, match=words):
