@@ -294,6 +294,27 @@ def test_a_stopped_row_goes_on_with_its_stop_string(tokenizer):
     assert row.text == "bcdb" and not row.stopped
 
 
+def test_a_stop_string_across_two_texts_is_found(tokenizer):
+    a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
+    row = Row("x", tokenizer, ["abcd", "bcx"])
+    assert [row.push(a), row.push(b), row.finish()] == ["x", "", "ab"]
+    row.resume()
+    assert [row.push(c), row.finish()] == ["", "c"]
+    row.resume()
+    assert [row.push(d), row.stopped, row.finish(), row.text] == ["", True, "", ""]
+    row.resume()
+    assert [row.push(a), row.finish()] == ["d", "a"]
+
+
+def test_the_beginning_of_a_stop_string_may_end_otherwise(tokenizer):
+    a, b, d = [FIRST_BYTE + byte for byte in b"abd"]
+    row = Row("x", tokenizer, ["abc"])
+    row.push(a)
+    assert row.push(b) + row.finish() == "ab"
+    row.resume()
+    assert [row.push(d), row.push(a), row.finish(), row.stopped] == ["d", "", "a", False]
+
+
 def test_a_row_goes_on_within_a_character(tokenizer):
     first, second, third = [FIRST_BYTE + byte for byte in "中".encode()]
     row = Row("x", tokenizer)
