@@ -219,7 +219,7 @@ def open_foreign(path: Path, held: ExitStack) -> Model:
 def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
     """Return the runs that --plot draws: those that were trained here.
 
-    The others are named in a note. UserError if there are no others.
+    The others are named in a note. UserError if none was trained here.
     """
     drawn = []
     left_out = []
@@ -529,7 +529,9 @@ def name_models(results: list[dict[str, Any]]) -> list[str]:
     """Return a name for each result: that of its folder, or its whole path if names repeat."""
     paths = [result["run"] for result in results]
     names = [Path(path).name for path in paths]
-    return paths if len({*names} - {""}) < len(names) else names
+    if "" in names or len({*names}) < len(names):
+        return paths
+    return names
 
 
 def show(value: float | None, form: str = ".4f") -> str:

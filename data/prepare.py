@@ -211,7 +211,8 @@ def split_text(
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
     limit = np.uint64(config.val_fraction * 2**64)
-    if len(spans) > 1:  # no split stays empty: it gets the document with the nearest hash
+    if len(spans) > 1:
+        # Each split gets at least the document whose hash is nearest to the limit.
         limit = np.clip(limit, hashes.min(), hashes.max() - 1)
         held_out = hashes <= limit
         sizes = np.diff(spans)[:, 0]
@@ -248,7 +249,8 @@ def hold_out_end(
     for _, block in read_blocks(file, document, "splitting text"):
         size += len(block[:left].encode())
         left -= len(block[:left])
-    place = np.argsort(order)[number]  # of each span's document in the order
+    # argsort of a permutation is its inverse: the rank of each span's document.
+    place = np.argsort(order)[number]
     start, end = spans.T
     middle = np.select([place < cut, place == cut], [end, start + size], start)
     train = np.stack([start, middle], axis=1)[middle > start]

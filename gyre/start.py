@@ -219,10 +219,11 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
-    steps = given.get("train.steps", warmup_steps)
-    if AUTO not in (steps, warmup_steps) and steps < warmup_steps:
-        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
-                        f"{warmup_steps} steps: give a larger number")
+    if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
+        steps = given["train.steps"]
+        if steps < warmup_steps:
+            raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
+                            f"{warmup_steps} steps: give a larger number")
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
     return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)

@@ -1,7 +1,7 @@
 """POSITIONS: the encodings of model/position.py, and others for experiments. Yours goes here.
 
-Most of the others add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and
-keys and of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
+Most of the others add rows to the normalised stream that queries and keys, and nothing else, are
+made of. Both have rms 1. (After Shortformer's position-infused attention, Press et al. 2020,
 arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
 
 Shapes are those of model/position.py.
