@@ -100,9 +100,9 @@ class DataConfig:
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice as much of it."""
     second_val: bool = False
-    """Hold out a second part, to validate on it, and leave the first one out: settings can then be
-    chosen without the text that is reported, as a study chooses its learning rates. It is as large
-    if whole documents are held out, and else this share of what the first one leaves."""
+    """Hold out a second part, to validate on it, and leave the first one out. It is as large if
+    whole documents are held out, and else this share of what the first one leaves. Settings can
+    then be chosen without the text that is reported, as a study chooses its learning rates."""
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
