@@ -12,7 +12,7 @@ import torch
 
 from data.dataset import find_or_prepare, has_changed
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
+from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
     Compute,
@@ -29,7 +29,7 @@ from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, check_runs_folder
 from gyre.start import Start
 from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
@@ -105,8 +105,10 @@ def check_start(start: Start, world: World) -> None:
     """Raise UserError for what can be seen to stand in the way of a training, before any work."""
     config = start.config
     train = config.train
-    if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
+    if not start.resumed:
+        check_runs_folder(config.log.runs)
+        if config.name is not None:
+            RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
     # A run that was trained on CUDA may go on elsewhere, without TF32.
     asks_for_tf32 = start.source is None or "train.tf32" in start.given
     if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
@@ -290,7 +292,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     if start.restores():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        run = RunDir.open(config.init_from)
+        weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
@@ -332,6 +335,7 @@ def restore(
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, world) as folder:
         training = run.checkpoints.load_training(folder)
+        check_shapes(folder, weight_shapes(model))
         copy_weights(model, read_safetensors(folder / WEIGHTS))
         optimizers.load_tensors(read_safetensors(folder / STATES))
     if "scaler" in training:  # as of every run in float16

@@ -47,7 +47,8 @@ def made_up_runs(folder: Path, **changes) -> list[RunDir]:
     ({"text": {"sha256": "b"}}, "one and .*two were trained on different texts"),
     ({"settings": {"val_fraction": 0.2}}, "one and .*two hold out different parts"),
     ({"settings": {"val_fraction": 0.1, "second_val": True}}, "hold out different parts"),
-    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}}, "hold out different parts"),
+    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}},
+     "hold out different parts of the text, by .* or the documents that it is divided into"),
     ({"imported": {}}, "two was imported and has no validation text of its own: give a text")])
 def test_runs_with_other_texts_do_not_share_a_table(tmp_path, changes, words):
     with pytest.raises(UserError, match=words):
@@ -173,6 +174,14 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
         run.log({"step": step, "tokens": step, "val/loss": loss, "val/bpb": loss / 2,
                  "val/eos_share": 0.0})
     assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
+
+
+def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
+    run = new_run("a")
+    run.log({"step": 0, "tokens": 0, "val/loss": 0.5, "val/bpb": 0.25, "val/eos_share": 0.0})
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 34}, "steps": 4000})
+    run.log({"step": 34, "tokens": 34})
+    assert " 34 of 4000 - - " in re.sub("  +", " ", evaluate.list_runs([run]))
 
 
 def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):

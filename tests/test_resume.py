@@ -16,6 +16,7 @@ from conftest import (
     train_tiny,
     training_argv,
 )
+from random_runs import random_run
 from resumption import EXACT, always, assert_equal_runs, kill_before, resume_refusal
 
 import train
@@ -121,6 +122,14 @@ def saved_killed_at_8(workdir):
 def killed_at_8(saved_killed_at_8):
     """Killed between `best` of step 8 and `last`: a resumed run goes on from step 4."""
     return put_back(saved_killed_at_8)
+
+
+def test_the_last_of_another_model_is_not_resumed(killed_at_8, tmp_path, capfd):
+    other = random_run(tmp_path / "runs", "other")
+    shutil.rmtree(killed_at_8 / "last")
+    shutil.copytree(other.path / "last", killed_at_8 / "last")
+    error = error_lines(capfd, train.main, "--resume", killed_at_8)[-1]
+    assert f"the weights in {killed_at_8}/last are not those of the model in config.yaml" in error
 
 
 SHORTER = ["--train.steps=6", "--train.keep=[]", "--train.eval_interval=1"]
@@ -371,6 +380,13 @@ def test_a_run_without_its_text_takes_what_was_prepared(stopped):
     (folder / "text.txt").unlink()
     assert exit_code(train.main, "--resume", stopped) == 0
     assert len(list((folder / "prepared").glob("text-*"))) == 1
+
+
+def test_a_link_to_nothing_among_the_texts_stops_no_resume(stopped):
+    folder = stopped.parents[1]
+    (folder / "text.txt").unlink()
+    (folder / "text.txt").symlink_to(folder / "gone.txt")
+    assert exit_code(train.main, "--resume", stopped) == 0
 
 
 @pytest.mark.parametrize("argv", [

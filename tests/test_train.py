@@ -455,6 +455,12 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
 # --- bad input ------------------------------------------------------------------------------------
 
 
+def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
+    monkeypatch.setattr(train, "start_step", None)
+    argv = tiny_argv(workdir, f"--log.runs={workdir / 'text.txt'}")
+    assert "text.txt is no folder: choose another" in error_lines(capfd, train.main, *argv)[-1]
+
+
 @pytest.mark.parametrize("extra, words", [
     ("--data.seq_len=5000", "seq_len"),
     (f"--train.batch_size={10**12} --train.micro_batch_size={10**11}",
