@@ -202,7 +202,8 @@ def begin(
 
 def check_rates(optim: OptimConfig) -> None:
     """Raise UserError if a training would change no weight."""
-    if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
+    trains_by_muon = optim.optimizer == "muon" and optim.muon_lr not in (None, 0)
+    if optim.lr == 0 and not trains_by_muon:
         raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
 
 

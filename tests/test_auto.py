@@ -281,7 +281,8 @@ def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_le
 
 
 @pytest.mark.parametrize("options", [
-    ["--optim.lr=0"], ["--optim.optimizer=muon", "--optim.lr=0", "--optim.muon_lr=0"]])
+    ["--optim.lr=0"], ["--optim.optimizer=muon", "--optim.lr=0"],
+    ["--optim.optimizer=muon", "--optim.lr=0", "--optim.muon_lr=0"]])
 def test_rates_that_change_no_weight_are_refused(workdir, capfd, options):
     assert exit_code(train.main, *tiny_argv(workdir, *options)) == 2
     assert "optim.lr 0 would change no weight" in capfd.readouterr().err
