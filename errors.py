@@ -4,6 +4,7 @@ import difflib
 import math
 import os
 import reprlib
+import shlex
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,12 @@ def say(text: str) -> None:
 
     with suppress(OSError):
         tqdm.write(text, file=sys.stderr)
+
+
+def find_script(name: str) -> str:
+    """Return the path of one of the commands, as a shell finds it from the working directory."""
+    here = Path(__file__).parent
+    return name if here == Path.cwd() else shlex.quote(str(here / name))
 
 
 def closest(word: str, names: Iterable[str]) -> str | None:

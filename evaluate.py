@@ -113,6 +113,7 @@ def main(argv: list[str] | None = None) -> None:
             figure = draw_losses(drawn, in_bits=not have_same_data(drawn),
                                  on_own_text=bool(options.given), format=plot_format(options.plot))
             write_file(Path(options.plot), figure)
+            say(f"plot    {options.plot}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -219,7 +220,7 @@ def open_foreign(path: Path, held: ExitStack) -> Model:
 def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
     """Return the runs that --plot draws: those that were trained here.
 
-    The others are named in a note. UserError if there are no others.
+    The others are named in a note. UserError if none was trained here.
     """
     drawn = []
     left_out = []
@@ -246,7 +247,8 @@ def have_same_data(runs: list[RunDir]) -> bool:
 def check_comparable(runs: list[RunDir]) -> None:
     """Raise UserError if losses in one table would be about different texts."""
     reasons = {"text": "were trained on different texts",
-               "split": "hold out different parts of the text (data.val_fraction, data.second_val)"}
+               "split": "hold out different parts of the text, by data.val_fraction, "
+                        "data.second_val or the documents that it is divided into"}
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
         data = measure.data_of(run.manifest, run.path)
@@ -397,6 +399,8 @@ def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]
     It is not the lowest loss of all points: a branch inherits losses of other weights.
     """
     best = run.checkpoints.saved_step("best")
+    if best == 0:  # a point of step 0 is of the weights that a fine-tuning started from
+        return {}
     for point in points:
         if point["step"] == best and "val/loss" in point:
             return point
@@ -526,7 +530,9 @@ def name_models(results: list[dict[str, Any]]) -> list[str]:
     """Return a name for each result: that of its folder, or its whole path if names repeat."""
     paths = [result["run"] for result in results]
     names = [Path(path).name for path in paths]
-    return paths if len({*names} - {""}) < len(names) else names
+    if "" in names or len({*names}) < len(names):
+        return paths
+    return names
 
 
 def show(value: float | None, form: str = ".4f") -> str:

@@ -36,7 +36,7 @@ with starting(__name__):
 
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
-LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
+LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # q8_0: 127 times a scale in f16
 
 
 def main(argv: list[str] | None = None) -> None:

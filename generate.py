@@ -460,8 +460,8 @@ def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> Non
         if len(tokens) < batch.max_new_tokens and not row.stopped:
             ended += 1
     if ended:
-        say(f"note: the model ended {ended} of {len(rows)} texts by itself: "
-            f"{suggest_another(options)} draws another")
+        which = "the text" if len(rows) == 1 else f"{ended} of {len(rows)} texts"
+        say(f"note: the model has ended {which}: {suggest_another(options)} draws another")
 
 
 def suggest_another(options: argparse.Namespace) -> str:

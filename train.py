@@ -27,7 +27,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from errors import UserError, report_errors, say, starting
+from errors import UserError, find_script, report_errors, say, starting
 
 with starting(__name__):
     import torch
@@ -224,8 +224,9 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         prompt = shlex.quote(choose_prompt(setup).strip())
-        say(f"{state} {time_taken} spent in all steps; {outcome.path}\n"
-            f"next    python generate.py --run {shlex.quote(str(outcome.path))} --prompt {prompt}")
+        say(f"{state} {time_taken} of training steps; {outcome.path}\n"
+            f"next    python {find_script('generate.py')} --run "
+            f"{shlex.quote(str(outcome.path))} --prompt {prompt}")
 
 
 def print_comparison(setup: Setup, base: dict[str, float]) -> None:
@@ -246,7 +247,7 @@ def print_stop(start: Start, setup: Setup, outcome: Outcome) -> None:
         again = start.argv if start.resumed else ["--resume", str(outcome.path)]
         launcher = "python" if setup.world.size == 1 else "torchrun ..."
         say(f"stopped after step {setup.progress.step}, saved. To go on:\n"
-            f"    {launcher} train.py {shlex.join(again)}")
+            f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
 
 
 def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:

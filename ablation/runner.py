@@ -34,10 +34,16 @@ from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
 from ablation.schedule import count_steps, name_length, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
-from errors import UserError, require_modules, say
+from errors import UserError, find_script, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.compute import estimate_seconds, format_estimate, matmul_rates, resolve_device
+from gyre.compute import (
+    describe_load,
+    estimate_seconds,
+    format_estimate,
+    matmul_rates,
+    resolve_device,
+)
 from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
@@ -70,7 +76,8 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
             shutil.copytree(Path(command.options.beside, "results"), path / "results",
                             dirs_exist_ok=True)
         if not run_missing(run_training, command, plan):
-            say(f"stopped, and what was running has saved. To go on: {command.line}")
+            line = command.line.replace("ablate.py", find_script("ablate.py"), 1)
+            say(f"stopped, and what was running has saved. To go on: {line}")
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
@@ -237,13 +244,15 @@ def print_plan(command: Command, plan: Plan) -> None:
         length = name_length(plan, plan.steps.tuning)
         say(f"tuning  optim.lr {plan.grid}, {length} tokens, seeds {plan.tuning_seeds}")
     lengths = ", ".join(name_length(plan, steps) for steps in plan.steps.horizons)
-    say(f"runs    seeds {plan.seeds} of each arm, for {lengths} tokens")
+    say(f"runs    seeds {plan.seeds} of each arm, for {lengths} tokens; differences are to "
+        f"{plan.baseline}")
     device = command.config.train.device
     # A card that is named may be one of a scheduler's machines.
     if device in ("auto", "cpu") and resolve_device(device).type == "cpu":
         seconds = estimate_training(command, plan)
         if seconds > 0:
-            say(f"time    {format_estimate(seconds)} of training, if this machine does it all")
+            estimate = format_estimate(seconds)
+            say(f"time    {estimate} of training, if this machine does it all{describe_load()}")
 
 
 def estimate_training(command: Command, plan: Plan) -> float:
@@ -330,7 +339,7 @@ def run_jobs(
     not_kept: list[Exception] = []
     with (
         lost_scheduler(client, command),
-        tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar,
+        tqdm(total=len(jobs), desc="jobs", unit="job", dynamic_ncols=True) as bar,
     ):
         pending = submit_jobs(run_training, command, client, jobs)
         while pending:

@@ -145,7 +145,7 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
     """Return whether the text is gone, or another one than `known`, the settings in a manifest."""
     try:
         _, settings = locate(config)
-    except UserError:
+    except (OSError, UserError):
         return True
     return settings["text"] != known["text"]
 
@@ -227,7 +227,7 @@ class TokenDataset:
 
         Over all ranks every token but the very first is a target exactly once. The short last
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. A rank with
-        one batch less than others yields a row of that.
+        one batch less than others yields one row of filling instead.
         """
         count = _divide_up(self.n_tokens - 1, self.seq_len)
         share = self.share(count)

@@ -47,12 +47,16 @@ def write_files(
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
     data.vocab_size. Raises UserError if the text cannot be prepared.
     """
+    if config.second_val and config.val_fraction >= 0.5:
+        raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
+                        "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file, message)
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
-            train, val, _ = split_text(file, train, ~hashes, config)
+            left = "what the first validation split leaves"
+            train, val, _ = split_text(file, train, ~hashes, config, left)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -191,10 +195,11 @@ class DelayedBar(tqdm):
 
 
 def split_text(
-    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig,
+    whole: str = "the text",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
-    documents for training.
+    documents for training. `whole` is what a note calls all of these documents.
 
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
     in the same split. With few documents this can hold out most of the text, or next to nothing of
@@ -206,7 +211,8 @@ def split_text(
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
     limit = np.uint64(config.val_fraction * 2**64)
-    if len(spans) > 1:  # no split stays empty: it gets the document with the nearest hash
+    if len(spans) > 1:
+        # Each split gets at least the document whose hash is nearest to the limit.
         limit = np.clip(limit, hashes.min(), hashes.max() - 1)
         held_out = hashes <= limit
         sizes = np.diff(spans)[:, 0]
@@ -215,7 +221,7 @@ def split_text(
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
         if fits or config.source == "stdlib":
             return spans[~held_out], spans[held_out], hashes[~held_out]
-        say(f"note: validation gets the end of the text, {config.val_fraction:.1%} of it: the "
+        say(f"note: validation gets the end of {whole}, {config.val_fraction:.1%} of it: the "
             f"whole documents drawn for it would have been {share:.1%}")
     return hold_out_end(file, spans, hashes, config.val_fraction)
 
@@ -243,7 +249,8 @@ def hold_out_end(
     for _, block in read_blocks(file, document, "splitting text"):
         size += len(block[:left].encode())
         left -= len(block[:left])
-    place = np.argsort(order)[number]  # of each span's document in the order
+    # argsort of a permutation is its inverse: the rank of each span's document.
+    place = np.argsort(order)[number]
     start, end = spans.T
     middle = np.select([place < cut, place == cut], [end, start + size], start)
     train = np.stack([start, middle], axis=1)[middle > start]

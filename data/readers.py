@@ -192,8 +192,9 @@ def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
     """Return the text files in a folder and its subfolders, the others, and outputs of gyre.
 
     The text files are sorted, the others counted by suffix, and the outputs described. What is not
-    entered is outputs below `folder`, hidden folders, and folders of software; hidden files are not
-    counted. A file without a suffix is a text file if its first bytes are text.
+    entered is outputs below `folder`, links to folders, which are described too, hidden folders,
+    and folders of software; hidden files are not counted. A file without a suffix is a text file if
+    its first bytes are text.
     """
     texts: list[str] = []
     others: Counter[str] = Counter()
@@ -204,6 +205,8 @@ def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
             if name[0] == "." or name in SOFTWARE:
                 continue
             output = describe_output(Path(parent, name))
+            if os.path.islink(os.path.join(parent, name)):  # os.walk does not follow it
+                output = "links to folders"
             if output is None:
                 entered.append(name)
             else:

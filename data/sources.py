@@ -51,7 +51,7 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
-OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
+ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
 # generated code-page tables, and the settings with which this Python was compiled.
@@ -73,7 +73,7 @@ class DataConfig:
     url: str | None = None
     """Address of such a file. It is fetched once. Makes url of the source stdlib."""
     sha256: str | None = None
-    """SHA-256 that the file of data.url must have, in lowercase hexadecimal digits; unset: any."""
+    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
     """Id of a data set on the Hugging Face Hub. Makes hub of the source stdlib."""
     hub_config: str | None = None
@@ -100,8 +100,9 @@ class DataConfig:
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice as much of it."""
     second_val: bool = False
-    """Hold out a second part as large, to validate on it, and leave the first one out: settings
-    can then be chosen without the text that is reported, as a study chooses its learning rates."""
+    """Hold out a second part, to validate on it, and leave the first one out. It is as large if
+    whole documents are held out, and else this share of what the first one leaves. Settings can
+    then be chosen without the text that is reported, as a study chooses its learning rates."""
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
@@ -166,8 +167,10 @@ class StandardLibrary(Source):
         files: list[Path] = []
         for folder, subfolders, names in os.walk(root):
             subfolders[:] = [name for name in subfolders if not NOT_LIBRARY.match(name)]
-            files += [Path(folder, name) for name in names
-                      if name.endswith(".py") and not NOT_LIBRARY.match(name)]
+            modules = [Path(folder, name) for name in names
+                       if name.endswith(".py") and not NOT_LIBRARY.match(name)]
+            # Debian's sitecustomize.py is a link into /etc, and small images lack its target.
+            files += [path for path in modules if path.is_file()]
         if not files:
             raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                             "text of your own with --data.files PATH")
@@ -248,6 +251,8 @@ class Url(Source):
 
         url = str(self.config.url)
         digest = self.config.sha256
+        if digest is not None:
+            digest = digest.lower()
         check_kind(re.split("[?#]", url)[0])
         name = PurePosixPath(urlsplit(url).path)
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
@@ -256,12 +261,13 @@ class Url(Source):
         if not path.exists() or digest not in (None, sha256(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
             say(f"fetching {url}")
-            with reading(url, OFFLINE), atomic_path(path) as staging:
+            with reading(url, ELSEWHERE), atomic_path(path) as staging:
                 with staging.open("wb") as file:
                     http_get(url, file)
                 fetched = sha256(staging)
                 if digest not in (None, fetched):
-                    raise ValueError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}")
+                    raise UserError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}: "
+                                    "correct data.sha256, or find the file that has it")
         yield from read_files([TextFile(str(path), url)], self.config)
 
 
@@ -276,7 +282,7 @@ class Hub(Source):
         datasets = import_datasets()
         name = str(config.hub)
         notes = Notes(config)
-        with reading(name, OFFLINE):
+        with reading(name, ELSEWHERE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
                                          revision=config.hub_revision)
             check_commit(config.hub_revision, rows)
@@ -319,6 +325,9 @@ def match_files(pattern: str) -> list[str]:
         hint = f": did you mean --data.url {pattern}?" if address else ""
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
+        if not os.path.exists(path):
+            raise UserError(f"--data.files {pattern} names {path}, a link to a file that is not "
+                            "there: remove it, or name the files without it")
         check_kind(path)
     return paths
 
@@ -464,12 +473,16 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
+    longest_start = len(notes.config.separator or "x") - 1
+    before = ""  # the end of the text before, in which a separator may begin
     with reading(file.name):
         for piece in read_text(file.path):
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
                 notes.pages.append(file.name)
             is_first = False
-            notes.look_for_markers(piece, file.name, kind)
+            text = before + piece
+            notes.look_for_markers(text, file.name, kind)
+            before = text[max(0, len(text) - longest_start):]
             yield piece
 
 
@@ -477,7 +490,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     """Yield the text of each row as a document. At least one row must have the column.
 
     A row without text (null, "", a value that is no string, or no such column) is no document, and
-    is counted. Raises UserError if there are values, and none of the first ROWS_TRIED is a string.
+    is counted. Raises NoText if there are values, and none of the first ROWS_TRIED is a string.
     """
     column = notes.config.column
     types: dict[str, str] = {}
@@ -512,7 +525,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
 
 
 def check_types(column: str, types: dict[str, str], other_types: dict[str, None]) -> None:
-    """Raise UserError if a column without any text has values of other types."""
+    """Raise NoText if a column without any text has values of other types."""
     if other_types:
         first = next(iter(other_types))
-        raise UserError(str(no_text(column, types | {column: first})))
+        raise no_text(column, types | {column: first})

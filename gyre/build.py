@@ -13,11 +13,12 @@ import torch
 
 from data.dataset import find_or_prepare, has_changed
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
+from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
     Compute,
     check_memory,
+    describe_load,
     estimate_seconds,
     format_estimate,
     matmul_rates,
@@ -30,7 +31,7 @@ from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, check_runs_folder
 from gyre.start import Start
 from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
@@ -106,8 +107,10 @@ def check_start(start: Start, world: World) -> None:
     """Raise UserError for what can be seen to stand in the way of a training, before any work."""
     config = start.config
     train = config.train
-    if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
+    if not start.resumed:
+        check_runs_folder(config.log.runs)
+        if config.name is not None:
+            RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
     # A run that was trained on CUDA may go on elsewhere, without TF32.
     asks_for_tf32 = start.source is None or "train.tf32" in start.given
     if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
@@ -198,7 +201,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     all_compile = all(world.collect(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
         compiled = False
-        why_compiled = "eager: another process has no compiler that works"
+        why_compiled = "not compiled: another process has no compiler that works"
     return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
                    seconds)
 
@@ -297,7 +300,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     if start.restores():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        run = RunDir.open(config.init_from)
+        weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
@@ -339,6 +343,7 @@ def restore(
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, world) as folder:
         training = run.checkpoints.load_training(folder)
+        check_shapes(folder, weight_shapes(model))
         copy_weights(model, read_safetensors(folder / WEIGHTS))
         optimizers.load_tensors(read_safetensors(folder / STATES))
     if "scaler" in training:  # as of every run in float16
@@ -415,15 +420,26 @@ def print_setup(start: Start, setup: Setup) -> None:
         duration = f", {format_estimate(compute.seconds * steps_left / config.train.steps)}"
         if setup.progress.step > 0:
             duration += " from here"
+        duration += describe_load()
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
-        f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-        f"({epochs:.1f} epochs{duration})")
+        f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
+        f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
     steps = config.train.steps
     if lr_factor(config.optim, steps - 1, steps) > config.optim.final_lr:
         say(f"note: no step is left in which the learning rate falls to optim.final_lr "
             f"{config.optim.final_lr:g}: give more train.steps, or fewer optim.warmup_steps")
+
+
+def format_steps(steps: int) -> str:
+    """Return a number of steps as text."""
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def format_epochs(epochs: float) -> str:
+    """Return a number of epochs as text, with two digits where it is small."""
+    return f"{epochs:.1f} epochs" if epochs >= 1 else f"{epochs:.2g} epochs"
 
 
 def describe_devices(setup: Setup) -> str:

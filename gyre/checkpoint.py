@@ -51,7 +51,8 @@ SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 # Where a checkpoint may be when another process is between two renames, was killed there, or never
 # wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
-PLACES = {"last": ("last", "previous"), "best": ("best", ".best", "best", "last", "previous")}
+BEST = ("best", ".best", "best")
+PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
 
 def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
@@ -60,6 +61,8 @@ def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 Convert = Callable[[str, Tensor], dict[str, Tensor]]
+Shapes = Mapping[str, torch.Size]
+"""That of each weight of a model, by its name."""
 
 
 class Replaced(UserError):
@@ -85,7 +88,7 @@ class Checkpoints:
         UserError where the disk refuses.
         """
         staging = self.path / ".saving"
-        with writing(self.path / str(name), "make room and --resume"):
+        with writing(self._place(name), "make room and --resume"):
             if world.is_main:
                 remove(staging)  # of a save that was killed
                 staging.mkdir()
@@ -98,10 +101,16 @@ class Checkpoints:
             hashes = {file.name: sha256(file) for file in sorted(staging.iterdir())}
             (staging / MANIFEST).write_text(json.dumps(hashes, indent=1), encoding="utf-8")
             fsync(*staging.iterdir(), staging)
-            self._put_in_place(staging, str(name))
+            self._put_in_place(staging, name)
 
-    def _put_in_place(self, staging: Path, name: str) -> None:
-        target = self.path / (name if name in PLACES else f"kept/{name}")
+    def _place(self, name: Literal["last", "best"] | int) -> Path:
+        """Return the folder in which a checkpoint is saved."""
+        if isinstance(name, int):
+            return self.path / "kept" / str(name)
+        return self.path / name
+
+    def _put_in_place(self, staging: Path, name: Literal["last", "best"] | int) -> None:
+        target = self._place(name)
         before = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
@@ -122,10 +131,18 @@ class Checkpoints:
             remove(self.path / ".removing")  # of a process that was killed
             remove(folder.rename(self.path / ".removing"))
 
-    def saved_step(self, name: Literal["last", "best", ".best"]) -> int:
+    def saved_step(self, name: Literal["last", "best"]) -> int:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
+        if name == "best" and not self.has_best:
+            return 0
         with suppress(UserError):
-            training = self.load_training(self.path / name)
+            return self._read_step(self._find(name))
+        return 0
+
+    def _read_step(self, folder: Path) -> int:
+        """Return the step of the checkpoint in a folder; 0 if its training.pt cannot be read."""
+        with suppress(UserError):
+            training = self.load_training(folder)
             return int(training.get("progress", training)["step"])
         return 0
 
@@ -133,7 +150,7 @@ class Checkpoints:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
         steps again, perhaps with other options."""
         for place in ("best", ".best"):  # that of a save that was killed
-            if self.saved_step(place) > step:
+            if self._read_step(self.path / place) > step:
                 self._remove(self.path / place)
         for later in self.kept_steps():
             if later > step:
@@ -176,8 +193,10 @@ class Checkpoints:
             kept = ", ".join(map(str, self.kept_steps())) or "none"
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
-        raise UserError(f"{self.path} has no checkpoint {name!r}: train on with --resume "
-                        f"{self.path}, or choose another checkpoint or run")
+        advice = f"train on with --resume {self.path}, or choose another run"
+        if self.has_best:  # as an imported run has, which is not resumed
+            advice = "choose the checkpoint 'best', or another run"
+        raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -188,17 +207,20 @@ class Checkpoints:
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
     def load_weights(
-        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is
+        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is,
+        shapes: Shapes | None = None,
     ) -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
         `convert(name, weight)` converts one weight at a time, so that no second copy of all of them
         is in memory. A folder that a training replaces meanwhile is read again. UserError where
-        files are missing or damaged.
+        files are missing or damaged, and for weights of other `shapes`, if these are given.
         """
         while True:
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
                 weights: dict[str, Tensor] = {}
+                if shapes is not None:
+                    check_shapes(folder, shapes)
                 for key, weight in read_safetensors(folder / WEIGHTS):
                     weights |= convert(key, weight)
                 return weights
@@ -210,8 +232,8 @@ class Checkpoints:
 
     @property
     def has_best(self) -> bool:
-        """Whether there is a `best`."""
-        return (self.path / "best").exists()
+        """Whether there is a `best`, or the `.best` that a killed save has left."""
+        return any((self.path / place).exists() for place in BEST)
 
     @property
     def has_training(self) -> bool:
@@ -233,19 +255,37 @@ def watching(folder: Path) -> Iterator[None]:
 def damaged_files(folder: Path) -> list[Path]:
     """Return the files of a checkpoint that are missing or have another hash than in its manifest.
 
-    If the manifest cannot be read, it is the only one.
+    The weights have to be in it. If the manifest cannot be read, it is the only one.
     """
     manifest = folder / MANIFEST
     damaged = []
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
-        for name, digest in hashes.items():
+        for name in sorted({WEIGHTS, *hashes}):
             file = folder / name
-            if not file.is_file() or sha256(file) != digest:
+            if not file.is_file() or sha256(file) != hashes.get(name):
                 damaged.append(file)
     except (FileNotFoundError, TypeError, ValueError):
         return [manifest]
     return damaged
+
+
+def weight_shapes(model: torch.nn.Module) -> Shapes:
+    """Return the shapes of the weights of a model, whole if it is sharded."""
+    return {name: weight.shape for name, weight in model.state_dict().items()}
+
+
+def check_shapes(folder: Path, shapes: Shapes) -> None:
+    """Raise UserError if a checkpoint has other weights than these, such as another run's."""
+    with safe_open(folder / WEIGHTS, "pt", backend="pread") as stored:
+        found = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.offset_keys()}
+    wanted = {name: tuple(shape) for name, shape in shapes.items()}
+    for name in sorted({*found, *wanted}):
+        if found.get(name) != wanted.get(name):
+            raise UserError(
+                f"the weights in {folder} are not those of the model in config.yaml ({name} is "
+                f"{found.get(name, 'missing')}, and there {wanted.get(name, 'missing')}): restore "
+                "the folder, or choose another run")
 
 
 def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
@@ -260,7 +300,7 @@ def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def write_tensors(folder: Path, files: Mapping[str, Mapping[str, Tensor]], world: World) -> None:
-    """Write safetensors files, each of these tensors, on rank 0. All ranks call this, and gather
+    """Write files, by name, each with its own tensors, on rank 0. All ranks call this, and gather
     sharded tensors one at a time."""
     for file, tensors in files.items():
         whole = (gather_tensor(tensor.detach()).cpu() for tensor in tensors.values())

@@ -238,8 +238,9 @@ def resolve_dtype(
         return choose_cuda_dtype(device, training)
     float32, bfloat16 = rates()
     chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
-    return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {format_rate(float32)} GFLOP/s "
-                    f"in float32 and at {format_rate(bfloat16)} in bfloat16")
+    return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products have just run at "
+                    f"{format_rate(float32)} GFLOP/s in float32 and at {format_rate(bfloat16)} in "
+                    "bfloat16")
 
 
 def choose_cuda_dtype(device: torch.device, training: bool) -> tuple[torch.dtype, str]:
@@ -298,6 +299,20 @@ def format_estimate(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
+BUSY = 1.5  # processes that want to compute, for each core, from which estimates are too long
+
+
+def describe_load() -> str:
+    """Return a remark on an estimate if other processes keep this machine busy, else ""."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return ""
+    load = os.getloadavg()[0]  # processes, a mean over a minute
+    cores = os.cpu_count() or 1
+    if load < BUSY * cores:
+        return ""
+    return f", less if nothing else runs here (load {load:.0f} on {cores} cores)"
+
+
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
 # float32 (docs/benchmarks.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
@@ -311,25 +326,25 @@ TRITON_CAPABILITY = (7, 0)  # of the oldest cards that torch.compile writes code
 def resolve_compile(
     choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, flops: float
 ) -> tuple[bool, str]:
-    """Return whether to compile, and the reason in words; eager if no compiler works.
+    """Return whether to compile, and the reason in words; false if no compiler works.
 
     auto depends on the dtype and on the work ahead, the `flops` of the training.
     """
     if choice is False:
-        return False, "eager, as configured"
+        return False, "not compiled, as configured"
     if choice == "auto":
         if device.type not in REPAYING_FLOPS:
-            return False, f"eager: compilation is not tried on {device.type}"
+            return False, f"not compiled, which is not tried on {device.type}"
         if flops < REPAYING_FLOPS[device.type].get(dtype, UNKNOWN_REPAYING_FLOPS):
-            return False, "eager: compiling takes longer than it would save in so short a training"
+            return False, "not compiled, which takes longer than it saves in so short a training"
     missing = find_missing(device)
     if missing is not None:
-        return False, f"eager: {missing}"
+        return False, f"not compiled: {missing}"
     if device.type != "cuda":  # for which `find_missing` knows all that can be missing
         try:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
         except Exception as error:  # whatever the compiler raises, training goes on without it
-            return False, f"eager: torch.compile does not work here ({first_line(error)})"
+            return False, f"not compiled: torch.compile does not work here ({first_line(error)})"
     reason = "as configured" if choice is True else "which this much work repays"
     return True, f"compiled, {reason}: the first step takes up to a minute"
 

@@ -89,9 +89,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """Return the configuration of these layers, each over the one before it.
 
     A layer that names another text than the layers before it makes limits of their numbers; so does
-    train.minutes of the numbers that depend on the steps. A warm-up is shortened that is longer
-    than the steps of a later layer, and so are rows of a length that is chosen later and exceeds
-    the context of the model.
+    train.minutes of the numbers that depend on the steps. Two numbers become smaller: a warm-up
+    above the steps of a later layer; and a row length, if fitted, above model.max_positions.
     """
     reading = Layers()
     for layer in layers:
@@ -143,6 +142,8 @@ class Layers:
             if options.get("train.steps", AUTO) != AUTO:
                 raise UserError("train.minutes chooses train.steps: leave one of them out")
             self.fitted.update(FITTED_STEPS)
+        elif options.get("train.steps", AUTO) != AUTO:
+            options["train.minutes"] = None  # of an earlier layer
         numbers = {name: value for name, value in options.items() if name in FITTED}
         for name, value in numbers.items():
             self.set_by[name] = len(self.kept)

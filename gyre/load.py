@@ -17,7 +17,7 @@ from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError, did_you_mean
-from gyre.checkpoint import Convert
+from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config, require_encoding
 from gyre.rundir import RunDir
@@ -140,11 +140,12 @@ def load(
     convert: Convert = to_device
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
+        shapes = weight_shapes(model)
         if dtype == "int8":
             to_int8(model)
             convert = partial(int8_tensors, model)
     if weights is None:
-        state = run.checkpoints.load_weights(checkpoint, convert)
+        state = run.checkpoints.load_weights(checkpoint, convert, shapes)
     else:
         state = {}
         for name, weight in weights:
@@ -200,6 +201,8 @@ class Row:
     stopped: bool = False
     held: str = ""
     """Text that is not given out yet."""
+    begun: str = ""
+    """The end of the last text if a stop string may begin there. It has been given out."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
     unfinished: tuple[bytes, int] = (b"", 0)
@@ -207,6 +210,7 @@ class Row:
 
     def __post_init__(self) -> None:
         self.strips_space = self.tokenizer.adds_space and not self.prompt
+        self.first = self.prompt  # comes before the next text
 
     def push(self, token: int | None) -> str:
         """Return more text, or the rest if None says that no token follows.
@@ -215,7 +219,8 @@ class Row:
         """
         if self.stopped:
             return ""
-        text = self.held + self.decode(token)
+        given_out = len(self.begun)
+        text = self.begun + self.held + self.decode(token)
         end = find_stop(text, self.stops)
         if end is not None:
             self.stopped = True
@@ -223,9 +228,11 @@ class Row:
             end = len(text)
         else:
             end = len(text) - unsafe_length(text, self.stops)
-        shown = self.prompt + text[:end]
+        self.begun = text[end:given_out]
+        end = max(end, given_out)
+        shown = self.first + text[given_out:end]
         self.held = text[end:]
-        self.prompt = ""
+        self.first = ""
         self.text += shown
         return shown
 
@@ -241,12 +248,15 @@ class Row:
     def finish(self) -> str:
         """Return the rest of the text. `resume` can go on after it."""
         self.unfinished = self.decoder.getstate()
-        return self.push(None)
+        may_begin_stop = self.begun + self.held
+        rest = self.push(None)
+        self.begun = "" if self.stopped else may_begin_stop
+        return rest
 
     def resume(self) -> None:
         """Go on after the end. A stop string that was held back comes with the first text."""
         self.decoder.setstate(self.unfinished)
-        self.prompt = self.held
+        self.first = self.held
         self.held = ""
         self.text = ""
         self.stopped = False

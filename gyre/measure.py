@@ -298,7 +298,8 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
 
     `bpb` divides the nats of the text by all its bytes, `bpb_se` is its standard error, and
     `bpb_stretches` has the bits per byte of equal parts of the text, which models with different
-    tokenizers can be compared on. `eos_share` is the share of the nats that is left out.
+    tokenizers can be compared on. A text of fewer tokens than parts is one part, whose error is
+    unknown. `eos_share` is the share of the nats that is left out.
     """
     is_text = text.is_text[1:]
     left_out = nats[~is_text].sum().item()
@@ -310,8 +311,9 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     # A token is in the part in which the middle of its text is. Where the tokenizer has put spaces
     # in front, the pieces have more bytes than the text, which is why parts are relative.
     middles = sizes.cumsum(0) - sizes / 2
-    parts = (middles * STRETCHES / max(1, int(sizes.sum()))).long().clamp(max=STRETCHES - 1)
-    by_part = bits.new_zeros(STRETCHES).index_add_(0, parts, bits) * STRETCHES / text.n_bytes
+    n_parts = STRETCHES if len(bits) >= STRETCHES else 1
+    parts = (middles * n_parts / max(1, int(sizes.sum()))).long().clamp(max=n_parts - 1)
+    by_part = bits.new_zeros(n_parts).index_add_(0, parts, bits) * n_parts / text.n_bytes
     return {"bpb": (total - left_out) / math.log(2) / text.n_bytes,
             "bpb_se": standard_error(by_part), "bpb_stretches": by_part.tolist(),
             "eos_share": left_out / total}
@@ -541,7 +543,14 @@ def compare(records: list[dict[str, Any]]) -> None:
 
 
 def add_difference(record: dict[str, Any], first: dict[str, Any], key: str, prefix: str) -> None:
-    """Add the difference of one number, and its standard error over the stretches of the text."""
-    changes = np.subtract(record[f"{prefix}stretches"], first[f"{prefix}stretches"])
+    """Add the difference of one number, and its standard error over the stretches of the text.
+
+    The error is None if one model has too few tokens for the stretches of the other.
+    """
+    stretches = record[f"{prefix}stretches"]
+    first_stretches = first[f"{prefix}stretches"]
     record[f"{prefix}difference"] = record[key] - first[key]
-    record[f"{prefix}difference_se"] = standard_error(torch.from_numpy(changes))
+    record[f"{prefix}difference_se"] = None
+    if len(stretches) == len(first_stretches):
+        changes = np.subtract(stretches, first_stretches)
+        record[f"{prefix}difference_se"] = standard_error(torch.from_numpy(changes))

@@ -17,6 +17,7 @@ no more.
 
 import json
 import math
+import os
 import platform
 import re
 import shlex
@@ -52,6 +53,8 @@ def locked_run(path: Path) -> AbstractContextManager[None]:
 
 def is_foreign(path: Path) -> bool:
     """Return whether this is a folder of Hugging Face's or Meta's, or a GGUF, and not a run."""
+    if (path / "run.json").exists():
+        return False
     return is_gguf(path) or any((path / name).is_file() for name in ("config.json", "params.json"))
 
 
@@ -83,16 +86,35 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
         name = f"{stem}-{number}"
 
 
+def check_runs_folder(runs: str | Path) -> None:
+    """Raise UserError if no folder of runs can be made or written at this path."""
+    path = Path(runs).absolute()
+    present = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK):
+        why = "is no folder" if not present.is_dir() else "cannot be written"
+        raise UserError(f"no run can be made in {runs}, because {present} {why}: choose another "
+                        "folder with --log.runs")
+
+
 def newest_run(runs: Path) -> Path:
-    """Return the folder of the newest run that has weights. Raises UserError if there is none."""
-    with_weights: list[Path] = []
+    """Return the folder of the newest run that has weights. Raises UserError if there is none.
+
+    Runs whose run.json is damaged are skipped, with a message.
+    """
+    with_weights: set[Path] = set()
     for name in ("best", "last", "previous"):
-        folders = [checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")]
-        with_weights += [folder for folder in folders if (folder / "run.json").is_file()]
-    if not with_weights:
+        with_weights |= {checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")}
+    created: dict[Path, str] = {}
+    for folder in sorted(with_weights):
+        if (folder / "run.json").is_file():
+            try:
+                created[folder] = f"{read_json(folder / 'run.json').get('created')}"
+            except UserError as error:
+                say(f"skipped: {error}")
+    if not created:
         raise UserError(f"no run with weights in {runs.absolute()}/ yet: make one with `python "
                         "train.py --config small.yaml`")
-    return max(with_weights, key=lambda run: f"{read_json(run / 'run.json').get('created')}")
+    return max(created, key=lambda folder: created[folder])
 
 
 def find_run(path: Path, runs: Path) -> Path:
@@ -212,7 +234,8 @@ class RunDir:
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
-            if record.pop("seal", None) not in (None, seal(record)):
+            stated = record.pop("seal", None)  # older runs have none
+            if stated is not None and stated != seal(record):
                 raise ValueError("a field was changed")
         except (FileNotFoundError, KeyError, TypeError, ValueError):
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
@@ -223,9 +246,12 @@ class RunDir:
             if name in hashes and not file.is_file():
                 raise UserError(f"{file} is missing: restore it, or choose another run")
             digest = sha256(file) if file.is_file() else None
+            if digest is not None and name not in hashes:
+                raise UserError(f"{file} was added to this run, which has another tokenizer: "
+                                "remove it, or choose another run")
             if digest != hashes.get(name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
-                                "sha256): restore or remove it, or choose another run")
+                                "sha256): restore it, or choose another run")
         return cls(path, record)
 
     @staticmethod

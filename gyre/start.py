@@ -3,7 +3,7 @@
 import os
 import re
 from argparse import Namespace
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from data.sources import AUTO
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
+from gyre.optim import OptimConfig
 from gyre.options import Config, Parser, make_config, read_config, read_yaml, require_encoding
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
@@ -20,6 +21,9 @@ from model.config import CHANGEABLE
 
 TUNED = "-tuned"
 """What follows the name of a run in that of another, which starts from its weights."""
+# Options that choose a text, and those that only say how it is read.
+NAMES_TEXT = {"data.source": "source", "data.files": "files", "data.url": "url", "data.hub": "hub"}
+OF_TEXT = ("data.sha256", "data.column", "data.separator")
 
 
 @dataclass
@@ -109,7 +113,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.resume == AUTO:
         path = find_named(files, given)
         if path.exists():
-            return resume(RunDir.open(path), argv, given, again=True)
+            start = resume(RunDir.open(path), argv, given, again=True)
+            check_origin(start, options.init_from)
+            return start
     stem = "gyre"
     if options.init_from:
         run = RunDir.open(options.init_from)
@@ -143,17 +149,38 @@ def check_together(options: Namespace, argv: list[str]) -> None:
                         "their run: leave out --init-from and --config")
 
 
+def merge_layers(files: list[Layer], given: Layer) -> Layer:
+    """Return the options of files and of the command line, each layer over those before it."""
+    asked: Layer = {}
+    for layer in (*files, given):
+        asked |= layer
+    return asked
+
+
 def find_named(files: list[Layer], given: Layer) -> Path:
     """Return the folder of the run that --resume auto starts or goes on with.
 
     Raises UserError without a name.
     """
-    asked: Layer = {}
-    for layer in (*files, given):
-        asked |= layer
+    asked = merge_layers(files, given)
     if asked.get("name") is None:
         raise UserError("--resume auto needs a --name: that of the run to start or go on with")
     return Path(asked.get("log.runs", LogConfig.runs), asked["name"])
+
+
+def check_origin(start: Start, init_from: str | None) -> None:
+    """Raise UserError if --resume auto names other weights than the run was started from.
+
+    They may be gone by now.
+    """
+    saved = start.config.init_from
+    if init_from is None:
+        return
+    names = [Path(init_from).resolve(), Path("runs", init_from).resolve()]
+    if saved is None or Path(saved).resolve() not in names:
+        origin = "a new model" if saved is None else saved
+        raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
+                        "another --name, or leave out --init-from")
 
 
 def begin(
@@ -161,18 +188,23 @@ def begin(
 ) -> Start:
     """Return how to start a new run of this configuration, by the command line `argv`.
 
-    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem has
-    that of a run whose weights it starts from.
+    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem is
+    another run's name, which has it, and TUNED.
     """
     config = draft.limits
-    optim = config.optim
-    if optim.lr == 0 and (optim.optimizer != "muon" or optim.muon_lr == 0):
-        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
+    check_rates(config.optim)
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     if not stem.endswith(TUNED):
         stem += f"-{config.model.position}"
     return Start(config, f"{stem}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
+
+
+def check_rates(optim: OptimConfig) -> None:
+    """Raise UserError if a training would change no weight."""
+    trains_by_muon = optim.optimizer == "muon" and optim.muon_lr not in (None, 0)
+    if optim.lr == 0 and not trains_by_muon:
+        raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
 
 
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
@@ -188,10 +220,11 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
-    steps = given.get("train.steps", warmup_steps)
-    if AUTO not in (steps, warmup_steps) and steps < warmup_steps:
-        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
-                        f"{warmup_steps} steps: give a larger number")
+    if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
+        steps = given["train.steps"]
+        if steps < warmup_steps:
+            raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
+                            f"{warmup_steps} steps: give a larger number")
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
     return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)
@@ -206,6 +239,7 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
         own["optim.cooldown"] = None  # it belongs to the other schedule
     config = make_config(asdict(saved), own, given)
     check_unchanged(run, saved, config, "--branch-from")
+    check_rates(config.optim)
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 
@@ -214,7 +248,8 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
 
     Its text, and the part of it that is held out, are those of the other run unless they are given:
     what that run was trained on would otherwise be validated on. Its model and its tokenizer are
-    always those of the other run. Raises UserError if the command line asks for others.
+    always those of the other run, but for the dropout that a file asks for. Raises UserError if the
+    command line asks for others.
     """
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
@@ -224,6 +259,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                 or option in ("data.tokenizer", "data.vocab_size")):
             raise UserError(f"--{option} cannot be given with --init-from: it is that of "
                             f"{run.path}")
+    asked = merge_layers(files, given)
     model = asdict(saved.model)
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # Without scaling, the trained length is data.seq_len.
@@ -234,13 +270,15 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                         "train.eval_interval": AUTO}
     if "imported" not in run.manifest:
         data = asdict(saved.data)
-        named = set().union(*files, given)
-        if not named.isdisjoint(TEXT):  # another text, of which nothing is inherited
-            for name in (*TEXT, "data.sha256"):
+        if any(asked.get(name, data[field]) != data[field] for name, field in NAMES_TEXT.items()):
+            # Another text, of which nothing is inherited.
+            for name in (*TEXT, *OF_TEXT):
                 del data[name.removeprefix("data.")]
         inherited["data"] = data
-    return make_draft(inherited, *files, {"init_from": str(run.path), "model": model}, given,
-                      tokenizer)
+    weights = {"init_from": str(run.path), "model": model}
+    # A file can be for other models too. Of these options, dropout alone is no part of a model.
+    dropout = {name: value for name, value in asked.items() if name == "model.dropout"}
+    return make_draft(inherited, *files, weights, dropout, given, tokenizer)
 
 
 def refuse_minutes(given: Layer, option: str) -> None:
@@ -261,8 +299,10 @@ def read_trained(run: RunDir) -> Config:
 def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
     """Raise UserError if an option that must match the checkpoints of a run has changed.
 
-    `more` are further parts that cannot change on this `option`.
+    `more` are further parts that cannot change on this `option`. data.prepared can, because it is
+    only a place.
     """
+    config = replace(config, data=replace(config.data, prepared=saved.data.prepared))
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     for part in (*needed, *more):
         if attrgetter(part)(config) == attrgetter(part)(saved):

@@ -317,8 +317,8 @@ def token_losses(
     n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
     batches = math.ceil(math.ceil(n_windows / data.world_size) / batch_size)
     with evaluating(model):
-        for x, y in tqdm(data.windows(batch_size), desc="validate", total=batches, leave=False,
-                         delay=2, disable=data.rank > 0):
+        for x, y in tqdm(data.windows(batch_size), desc="validate", total=batches, unit="batch",
+                         leave=False, delay=2, disable=data.rank > 0):
             with compute.autocast(), uncompiled():
                 logits = model(x.to(compute.device))
             targets = y.flatten()

@@ -1,14 +1,14 @@
 """POSITIONS: the encodings of model/position.py, and others for experiments. Yours goes here.
 
-Most of the others add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and
-keys and of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
+Most of the others add rows to the normalised stream that queries and keys, and nothing else, are
+made of. Both have rms 1. (After Shortformer's position-infused attention, Press et al. 2020,
 arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
 
 Shapes are those of model/position.py.
 """
 
-import difflib
 import math
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from errors import UserError, closest
+from errors import UserError, closest, did_you_mean
 from model.config import INIT_STD, ModelConfig
 from model.position import HOOKS, ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
 from model.rope import precompute_freqs_cis
@@ -318,10 +318,6 @@ MAIN = ("rope", "sinusoidal", "learned", "alibi", "none")
 HABITS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "null": "none",
           "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
 
-# How alike a method and a hook are, from 0 to 1, before one is taken for a misspelling of the
-# other: one letter more or less. Helpers such as `bins` are less like `bias`.
-MISSPELT = 0.85
-
 
 def check_position(config: ModelConfig) -> None:
     """Raise UserError if the encoding is unknown, has no effect, cannot serve this model, or
@@ -370,6 +366,24 @@ def check_class(name: str, encoding: Any) -> None:
             f'POSITIONS["{name}"] is {written}, which is no PositionEncoding: '
             f"write class {written}(PositionEncoding)"
         )
+    check_options(encoding)
+
+
+def check_options(encoding: type[PositionEncoding]) -> None:
+    """Raise UserError if the `options` of a class are not names of fields of ModelConfig."""
+    written = encoding.__name__
+    if not isinstance(encoding.options, tuple | list):
+        raise UserError(
+            f"the options of {written} are {encoding.options!r}, and must be a tuple: write "
+            'options = ("theta",), with a comma, for one'
+        )
+    known = [field.name for field in fields(ModelConfig)]
+    for option in encoding.options:
+        if option not in known:
+            raise UserError(
+                f"the options of {written} name {option}{did_you_mean(option, known)}, which is no "
+                "field of ModelConfig: add it in model/config.py, or leave it out"
+            )
 
 
 def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
@@ -416,17 +430,22 @@ def public_methods(cls: type) -> list[str]:
 def misspelt_hook(method: str, cls: type) -> str | None:
     """Return the hook that a method must be meant for, or None.
 
-    That is one with the same letters in another order, or with one more or less, which the class
-    that has the method does not define. A word that contains a hook, such as `biased`, is a name of
-    its own.
+    That is one that the class does not define itself, and whose letters the method has in another
+    order, or with one more or less. A word that contains a hook, such as `biased`, is a name of its
+    own, and so is one with another letter, such as `freqs_cos`.
     """
     for hook in HOOKS:
         if hook in vars(cls) or hook in method:
             continue
-        alike = difflib.get_close_matches(method, [hook], cutoff=MISSPELT)
-        if alike or sorted(method) == sorted(hook):
+        if differ_by_one_letter(method, hook) or sorted(method) == sorted(hook):
             return hook
     return None
+
+
+def differ_by_one_letter(word: str, other: str) -> bool:
+    """Return whether one of two words has one letter more than the other, and else the same."""
+    short, long = sorted((word, other), key=len)
+    return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:

@@ -204,12 +204,25 @@ def write_gguf(file: Path, fields: dict[str, Any], tensors: dict[str, tuple[Any,
     return file
 
 
+READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+"""What the files have that were edited, by their hash: reading one takes longer than all else."""
+
+
+def read_fields_and_tensors(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields and tensors of a GGUF, as `write_gguf` takes them."""
+    reader = gguf.GGUFReader(file)
+    fields = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+    tensors = {t.name: (t.data.copy(), t.tensor_type.name) for t in reader.tensors}
+    return fields, tensors
+
+
 def edit_gguf(file: Path, fields: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
     """Write a GGUF again with these fields and tensors changed or added; None takes one away."""
-    reader = gguf.GGUFReader(file)
-    before = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    if digest not in READ:
+        READ[digest] = read_fields_and_tensors(file)
+    before, stored = READ[digest]
     all_fields = before | fields
-    stored = {t.name: (t.data.copy(), t.tensor_type.name) for t in reader.tensors}
     all_tensors = stored | (tensors or {})
     return write_gguf(file, {name: v for name, v in all_fields.items() if v is not None},
                       {name: v for name, v in all_tensors.items() if v is not None})

@@ -1,5 +1,6 @@
 """Which device, dtype and compilation `auto` stands for, and what is refused in words."""
 
+import os
 import platform
 
 import psutil
@@ -149,8 +150,8 @@ def test_auto_is_bfloat16_if_faster_by_a_fifth(bfloat16, chosen):
 
 def test_the_reason_for_a_dtype_has_both_rates():
     _, reason = compute.resolve_dtype("auto", CPU, lambda: [250e9, 301e9])
-    assert reason == ("bfloat16: matrix products run at 250 GFLOP/s in float32 and at 301 in "
-                      "bfloat16")
+    assert reason == ("bfloat16: matrix products have just run at 250 GFLOP/s in float32 and "
+                      "at 301 in bfloat16")
 
 
 @pytest.fixture
@@ -341,17 +342,25 @@ def test_an_estimate_has_the_unit_that_fits(seconds, words):
 
 def test_nothing_is_compiled_where_false_is_configured():
     decided = compute.resolve_compile(False, CPU, torch.bfloat16, 1e30)
-    assert decided == (False, "eager, as configured")
+    assert decided == (False, "not compiled, as configured")
 
 
-TOO_SHORT = "eager: compiling takes longer than it would save in so short a training"
+@pytest.mark.parametrize("load, expected", [
+    (2.9, ""), (8.2, ", less if nothing else runs here (load 8 on 2 cores)")])
+def test_an_estimate_of_a_busy_machine_says_so(load, expected, monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert compute.describe_load() == expected
+
+
+TOO_SHORT = "not compiled, which takes longer than it saves in so short a training"
 
 
 @pytest.mark.parametrize("name, dtype, flops, reason", [
     ("cpu", torch.bfloat16, 4e13, TOO_SHORT),
     ("cpu", torch.float32, 1e14, TOO_SHORT),  # where bfloat16 would gain more
     ("cuda", torch.float32, 1.9e16, TOO_SHORT), ("cuda", torch.bfloat16, 1.9e16, TOO_SHORT),
-    ("mps", torch.float32, 1e30, "eager: compilation is not tried on mps")])
+    ("mps", torch.float32, 1e30, "not compiled, which is not tried on mps")])
 def test_auto_compiles_no_training_that_it_hardly_shortens(name, dtype, flops, reason):
     assert compute.resolve_compile("auto", torch.device(name), dtype, flops) == (False, reason)
 
@@ -370,7 +379,7 @@ def compilers(monkeypatch):
     (True, torch.float32, 0), ("auto", torch.bfloat16, 6e13), ("auto", torch.float32, 3e14)])
 def test_without_a_compiler_nothing_is_compiled(compilers, choice, dtype, flops):
     decided = compute.resolve_compile(choice, CPU, dtype, flops)
-    assert decided == (False, "eager: no C++ compiler found")
+    assert decided == (False, "not compiled: no C++ compiler found")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -402,7 +411,7 @@ def test_a_compiler_that_fails_is_given_up(compilers, monkeypatch):
     compilers["g++"] = "/bin/g++"
     monkeypatch.setattr(torch, "compile", fail)
     decided = compute.resolve_compile(True, CPU, torch.float32, 0)
-    assert decided == (False, "eager: torch.compile does not work here (no such header)")
+    assert decided == (False, "not compiled: torch.compile does not work here (no such header)")
 
 
 @pytest.fixture
@@ -425,25 +434,25 @@ def test_on_cuda_nothing_is_compiled_to_try_it_out(triton):
 def test_without_triton_nothing_is_compiled_on_cuda(triton, monkeypatch):
     monkeypatch.setattr(compute, "find_spec", lambda name: None)
     decided = compute.resolve_compile(True, triton, torch.float32, 0)
-    assert decided == (False, "eager: torch.compile needs the package triton")
+    assert decided == (False, "not compiled: torch.compile needs the package triton")
 
 
 def test_nothing_is_compiled_for_a_card_that_is_too_old(triton, card):
     decided = compute.resolve_compile(True, card(6, 1), torch.float32, 0)
-    assert decided == (False, "eager: torch.compile needs a card of capability 7.0 or more")
+    assert decided == (False, "not compiled: torch.compile needs a card of capability 7.0 or more")
 
 
 def test_without_a_c_compiler_nothing_is_compiled_on_cuda(triton, compilers):
     del compilers["gcc"]
     decided = compute.resolve_compile(True, triton, torch.float32, 0)
-    assert decided == (False, "eager: no C compiler found")
+    assert decided == (False, "not compiled: no C compiler found")
 
 
 def test_without_pythons_headers_nothing_is_compiled_on_cuda(triton, tmp_path):
     (tmp_path / "Python.h").unlink()
     compiled, reason = compute.resolve_compile(True, triton, torch.float32, 0)
     assert compiled is False
-    assert reason.startswith("eager: Python.h was not found")
+    assert reason.startswith("not compiled: Python.h was not found")
 
 
 @pytest.mark.slow

@@ -112,6 +112,16 @@ def test_a_method_like_a_hook_is_told_where_none_is_overridden(method, meant, mo
     assert error.endswith(f" in Mine (did you mean {meant} by {method}?)")
 
 
+@pytest.mark.parametrize("options, words", [
+    (("theta"), "the options of Mine are 'theta', and must be a tuple: write options = "
+     '("theta",), with a comma, for one'),
+    (("thetas",), "the options of Mine name thetas (did you mean theta?), which is no field of "
+     "ModelConfig: add it in model/config.py, or leave it out")])
+def test_options_that_are_no_fields_are_refused(options, words, monkeypatch):
+    encoding = type("Mine", (ALiBi,), {"options": options})
+    assert refusal(monkeypatch, encoding) == words
+
+
 def test_a_run_with_a_misspelt_hook_does_not_begin(workdir, capsys, monkeypatch):
     monkeypatch.setitem(POSITIONS, "mine", with_methods(PositionEncoding, "bais"))
     argv = tiny_argv(workdir, "--model.position", "mine", "--name", "misspelt")
@@ -135,7 +145,8 @@ def test_a_misspelt_hook_of_a_base_class_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("method", [
-    "base", "basis", "bins", "biased", "embeds", "embedding", "freqs", "attach_layer", "_bais"])
+    "base", "basis", "bins", "biased", "embeds", "embedding", "freqs", "attach_layer", "_bais",
+    "freqs_cos", "freqs_sin"])
 def test_a_helper_may_be_named_somewhat_like_a_hook(method, monkeypatch):
     assert refusal(monkeypatch, with_methods(ALiBi, method)) == ""
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from errors import (
     check_range,
     check_ranges,
     did_you_mean,
+    find_script,
     report_errors,
     say,
     starting,
@@ -252,3 +254,16 @@ def test_an_unlike_name_is_not_suggested(word, name):
     ("stpes", "steps"), ("sede", "seed"), ("rum", "run"), ("topk", "top_k"), ("nmae", "name")])
 def test_a_misspelt_name_is_suggested(word, name):
     assert did_you_mean(word, [name]) == f" (did you mean {name}?)"
+
+
+# --- commands in messages -------------------------------------------------------------------------
+
+
+def test_a_command_has_its_name_in_its_own_folder(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert find_script("train.py") == "train.py"
+
+
+def test_a_command_has_its_path_in_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_script("train.py") == shlex.quote(str(ROOT / "train.py"))

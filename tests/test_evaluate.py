@@ -47,7 +47,8 @@ def made_up_runs(folder: Path, **changes) -> list[RunDir]:
     ({"text": {"sha256": "b"}}, "one and .*two were trained on different texts"),
     ({"settings": {"val_fraction": 0.2}}, "one and .*two hold out different parts"),
     ({"settings": {"val_fraction": 0.1, "second_val": True}}, "hold out different parts"),
-    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}}, "hold out different parts"),
+    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}},
+     "hold out different parts of the text, by .* or the documents that it is divided into"),
     ({"imported": {}}, "two was imported and has no validation text of its own: give a text")])
 def test_runs_with_other_texts_do_not_share_a_table(tmp_path, changes, words):
     with pytest.raises(UserError, match=words):
@@ -175,6 +176,14 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
 
 
+def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
+    run = new_run("a")
+    run.log({"step": 0, "tokens": 0, "val/loss": 0.5, "val/bpb": 0.25, "val/eos_share": 0.0})
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 34}, "steps": 4000})
+    run.log({"step": 34, "tokens": 34})
+    assert " 34 of 4000 - - " in re.sub("  +", " ", evaluate.list_runs([run]))
+
+
 def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     """Its configuration still says 12, and the checkpoint says 300."""
     train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}")
@@ -281,7 +290,8 @@ def test_a_folder_that_is_no_run_is_skipped(runs, capsys, monkeypatch):
 
 def test_a_plot_is_a_picture(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    evaluated(capsys, "rope", "learned", "--device=cpu", "--plot=loss.png")
+    _, errors = evaluated(capsys, "rope", "learned", "--device=cpu", "--plot=loss.png")
+    assert errors[-1] == "plot    loss.png"
     assert imread("loss.png").shape[1] > 500
 
 
@@ -367,8 +377,8 @@ def test_lengths_are_a_table_of_their_own(compared_lengths):
     assert " ".join(head) == ("run encoding parameters tokens T cut T/2 slide T/2 cut T slide T "
                               "cut 2T slide 2T cut 4T slide 4T cut 8T slide 8T shift T")
     losses = [f"{row['loss']:.4f}" for row in record["context"]]
-    # 12 steps of 27 rows of 20 tokens.
-    assert rope == ["rope", "rope", "63,792", "6,480", "20", *losses, f"{record['shift']:+.4f}"]
+    # 12 steps of 9 rows of 20 tokens.
+    assert rope == ["rope", "rope", "63,792", "2,160", "20", *losses, f"{record['shift']:+.4f}"]
 
 
 def test_past_a_table_of_positions_there_is_no_loss(compared_lengths):

@@ -154,6 +154,16 @@ def test_minutes_and_steps_contradict_each_other():
         make_draft(SMALL, {"train.minutes": 2.0, "train.steps": 9})
 
 
+def test_a_later_number_of_steps_replaces_minutes():
+    config, _ = make_draft(SMALL, {"train.minutes": 2.0}, {"train.steps": 7}).fit(manifest(9999))
+    assert (config.train.steps, config.train.minutes) == (7, None)
+
+
+def test_later_minutes_replace_a_number_of_steps():
+    draft = make_draft({"train.steps": 7}, {"train.minutes": 2.0})
+    assert "train.steps" in draft.fitted and draft.limits.train.minutes == 2
+
+
 def test_minutes_may_stand_beside_automatic_steps():
     draft = make_draft(SMALL, {"train.minutes": 2.0, "train.steps": "auto"})
     assert "train.steps" in draft.fitted

@@ -17,9 +17,9 @@ CONTEXT, STRIDE = 24, 7
 
 @pytest.fixture
 def text(tmp_path) -> Path:
-    """A book of some 430 tokens in one document."""
+    """A book of some 270 tokens in one document."""
     file = tmp_path / "book.txt"
-    file.write_text(random_text(128, seed=5), encoding="utf-8")
+    file.write_text(random_text(80, seed=5), encoding="utf-8")
     return file
 
 

@@ -503,7 +503,7 @@ def test_the_text_ends_with_the_document(call, draw_instead, tokenizer):
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
     draw_instead([5, 6, tokenizer.eos_id])
     err = call("--prompt", "x", "--seed", "7").err
-    assert "note: the model ended 1 of 1 texts by itself: --seed 8 draws another\n" in err
+    assert "note: the model has ended the text: --seed 8 draws another\n" in err
 
 
 def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
@@ -514,7 +514,7 @@ def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
 def test_a_greedy_text_is_changed_by_the_temperature(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     err = call("--prompt", "x", "--temperature", "0").err
-    assert "itself: --temperature 0.8 draws another" in err
+    assert "the text: --temperature 0.8 draws another" in err
 
 
 def test_a_text_that_ends_at_once_decodes_nothing(call, draw_instead, tokenizer):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from conftest import random_tokens, sharp_model
+from torch import Tensor
 
 from errors import UserError
 from model.config import RopeScaling
@@ -20,18 +21,30 @@ def make_prompt(length: int, seed: int = 0) -> list[int]:
     return random_tokens(length, seed=seed).tolist()
 
 
+@torch.no_grad()
+def compute_logits(model, prompt: list[int], new: list[int]) -> Tensor:
+    """The logits (T, V) that each token of `new` is drawn from, without a cache.
+
+    With dynamic scaling they depend on the length of the text before it.
+    """
+    if model.config.rope_scaling is None:
+        return model(torch.tensor([prompt + new[:-1]]))[0, len(prompt) - 1 :]
+    texts = [prompt + new[:number] for number in range(len(new))]
+    return torch.cat([model(torch.tensor([text]))[:, -1] for text in texts])
+
+
 def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]) -> None:
     """The number is that at its address. The penalty counts each row's prompt and tokens."""
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
     assert len({tuple(row) for row in rows}) == 6
     for row, new in enumerate(rows):
+        prompt = prompts[row // 2]
+        logits_of_new = compute_logits(model, prompt, new)
         for number, token in enumerate(new):
-            text = prompts[row // 2] + new[:number]
             seen = torch.zeros(1, 97, dtype=torch.bool)
-            seen[0, text] = True
-            with torch.no_grad():
-                logits = model(torch.tensor([text]))[:, -1]
+            seen[0, prompt + new[:number]] = True
+            logits = logits_of_new[number : number + 1]
             numbers = torch.tensor([uniform(9, row % 2, number)], dtype=torch.float64)
             assert sample(logits, sampling, numbers, seen).item() == token
 

@@ -1,5 +1,7 @@
 """A run as a Python object."""
 
+import shutil
+
 import pytest
 import torch
 from conftest import target_losses, train_tiny
@@ -135,6 +137,19 @@ def test_checkpoint_and_dtype_are_those_asked_for(run):
     assert last.device == torch.device("cpu")
     for name, weight in run.checkpoints.load_weights("last").items():
         assert torch.equal(last.model.state_dict()[name], weight.bfloat16())
+
+
+@pytest.mark.parametrize("sizes, words", [
+    ({"hidden_dim": 56}, r"w1.weight is \(56, 24\), and there \(40, 24\)"),
+    ({"n_layers": 1}, r"layers.1.attention.wk.weight is missing, and there \(8, 24\)"),
+    ({"tie_embeddings": False}, r"output.weight is \(330, 24\), and there missing")])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_weights_of_another_model_are_refused(run, tmp_path, sizes, words, dtype):
+    other = random_run(tmp_path / "runs", "other", **sizes)
+    mixed = shutil.copytree(run.path, tmp_path / "mixed")
+    shutil.copytree(other.path / "best", mixed / "best", dirs_exist_ok=True)
+    with pytest.raises(UserError, match=f"best are not those of the model in .*{words}"):
+        load(mixed, device="cpu", dtype=dtype)
 
 
 def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypatch):
@@ -277,6 +292,27 @@ def test_a_stopped_row_goes_on_with_its_stop_string(tokenizer):
     row.resume()
     assert [row.push(d), row.push(b), row.finish()] == ["bcd", "", "b"]
     assert row.text == "bcdb" and not row.stopped
+
+
+def test_a_stop_string_across_two_texts_is_found(tokenizer):
+    a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
+    row = Row("x", tokenizer, ["abcd", "bcx"])
+    assert [row.push(a), row.push(b), row.finish()] == ["x", "", "ab"]
+    row.resume()
+    assert [row.push(c), row.finish()] == ["", "c"]
+    row.resume()
+    assert [row.push(d), row.stopped, row.finish(), row.text] == ["", True, "", ""]
+    row.resume()
+    assert [row.push(a), row.finish()] == ["d", "a"]
+
+
+def test_the_beginning_of_a_stop_string_may_end_otherwise(tokenizer):
+    a, b, d = [FIRST_BYTE + byte for byte in b"abd"]
+    row = Row("x", tokenizer, ["abc"])
+    row.push(a)
+    assert row.push(b) + row.finish() == "ab"
+    row.resume()
+    assert [row.push(d), row.push(a), row.finish(), row.stopped] == ["d", "", "a", False]
 
 
 def test_a_row_goes_on_within_a_character(tokenizer):

@@ -388,6 +388,17 @@ def test_bits_per_byte_have_the_error_of_their_parts(monkeypatch):
     assert found["bpb_se"] == pytest.approx(0.6454972)  # sqrt(5 / 3) / sqrt(4)
 
 
+def test_bits_per_byte_of_few_tokens_have_no_error(monkeypatch):
+    """There would be parts without any token."""
+    monkeypatch.setattr(measure, "STRETCHES", 4)
+    found = measured_bits(encoded(0, 3, 3, 3), 4.0, 8.0, 12.0)
+    assert (found["bpb_se"], found["bpb_stretches"]) == (None, [pytest.approx(2.0)])
+    records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 2.0) | found]
+    measure.compare(records)
+    assert records[1]["bpb_difference"] == pytest.approx(1.0)
+    assert records[1]["bpb_difference_se"] is None
+
+
 def as_record(ids: str, loss: float, bpb: float) -> dict:
     return {"ids_sha256": ids, "loss": loss, "stretches": [loss - 0.5, loss + 0.5], "bpb": bpb,
             "bpb_stretches": [bpb, bpb]}
@@ -441,7 +452,7 @@ def test_before_a_validation_the_best_weights_are_the_last(new_run):
 
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
          "--optim.lr", "1e-2", "--train.sample_tokens", "0")
-TOKENS = 27 * 20  # of one step
+TOKENS = 9 * 20  # of one step
 
 
 @pytest.fixture(scope="module")

@@ -286,6 +286,18 @@ def test_a_text_too_short_for_a_second_split_is_refused(tmp_path):
         prepare_documents(tmp_path, ["x"], second_val=True)
 
 
+def test_two_splits_of_half_the_text_are_refused_unread(tmp_path):
+    with pytest.raises(UserError, match="holds out data.val_fraction 0.5 twice: choose one below"):
+        prepare_documents(tmp_path, DOCUMENTS, second_val=True, val_fraction=0.5)
+
+
+def test_a_note_on_the_second_split_says_of_what_it_is(tmp_path, capsys):
+    documents = [words(seed, 5) for seed in range(500)]
+    prepare_documents(tmp_path, documents, second_val=True, val_fraction=0.45)
+    assert ("note: validation gets the end of what the first validation split leaves, 45.0% of it"
+            in capsys.readouterr().err)
+
+
 BOOK = "".join(words(seed) for seed in range(40))
 
 

@@ -553,6 +553,23 @@ def test_a_named_table_without_the_column_is_an_error(tmp_path):
         read(tmp_path, tmp_path / "b.csv")
 
 
+def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.jsonl", '{"text": 5}\n')
+    assert read(tmp_path) == ["text"]
+    note = f"without a text in column text, and left out: {tmp_path}/b.jsonl"
+    assert notes(capsys)[1:] == [note]
+
+
+def test_a_folder_says_that_links_to_folders_are_left_out(tmp_path, capsys):
+    write(tmp_path / "notes/a.txt", "text")
+    write(tmp_path / "others/b.txt", "other text")
+    (tmp_path / "notes/linked").symlink_to(tmp_path / "others")
+    assert read(tmp_path / "notes") == ["text"]
+    assert notes(capsys) == [
+        f"{tmp_path}/notes: 1 file of 1 is read (left out: links to folders)"]
+
+
 def test_a_folder_without_text_says_what_it_has(tmp_path):
     write(tmp_path / "a.png", b"\x89PNG")
     write(tmp_path / "b.pdf", b"%PDF")

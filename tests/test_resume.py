@@ -16,10 +16,12 @@ from conftest import (
     train_tiny,
     training_argv,
 )
+from random_runs import random_run
 from resumption import EXACT, always, assert_equal_runs, kill_before, resume_refusal
 
 import train
 from ablation.jobs import resumable_step
+from errors import find_script
 from gyre.rundir import RunDir
 
 
@@ -122,6 +124,14 @@ def killed_at_8(saved_killed_at_8):
     return put_back(saved_killed_at_8)
 
 
+def test_the_last_of_another_model_is_not_resumed(killed_at_8, tmp_path, capfd):
+    other = random_run(tmp_path / "runs", "other")
+    shutil.rmtree(killed_at_8 / "last")
+    shutil.copytree(other.path / "last", killed_at_8 / "last")
+    error = error_lines(capfd, train.main, "--resume", killed_at_8)[-1]
+    assert f"the weights in {killed_at_8}/last are not those of the model in config.yaml" in error
+
+
 SHORTER = ["--train.steps=6", "--train.keep=[]", "--train.eval_interval=1"]
 
 
@@ -158,9 +168,10 @@ def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, mo
 
 # --- branches -------------------------------------------------------------------------------------
 
-# With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5.
-WSD = ["--optim.schedule=wsd", "--optim.cooldown=0.4", "--optim.warmup_steps=2",
-       "--train.eval_interval=4"]
+# With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5. The second
+# epoch begins in that step, between the two at which runs branch off.
+WSD = ["--train.batch_size=27", "--train.eval_interval=4", "--optim.schedule=wsd",
+       "--optim.cooldown=0.4", "--optim.warmup_steps=2"]
 
 
 @pytest.fixture(scope="module")
@@ -243,13 +254,13 @@ def test_a_longer_run_says_how_long_it_is(longer):
     path, _, said = longer
     tokens = RunDir.open(path).manifest["train"]["tokens"]
     assert f"{tokens:,} training tokens and" in said
-    assert f"6 steps of 27x20 tokens ({3240 / tokens:.1f} epochs)" in said
+    assert f"6 steps of 9 rows of 20 tokens ({1080 / tokens:.2g} epochs)" in said
     assert " 5/6 " in said  # of the bar
 
 
 def test_a_stopped_run_says_the_command_to_go_on(longer):
     _, argv, said = longer
-    assert f"To go on:\n    python train.py {shlex.join(argv)}\n" in said
+    assert f"To go on:\n    python {find_script('train.py')} {shlex.join(argv)}\n" in said
 
 
 def test_a_longer_run_is_not_resumed_at_its_old_length(longer, capfd):
@@ -383,6 +394,13 @@ def test_a_run_without_its_text_takes_what_was_prepared(stopped):
     (folder / "text.txt").unlink()
     assert exit_code(train.main, "--resume", stopped) == 0
     assert len(list((folder / "prepared").glob("text-*"))) == 1
+
+
+def test_a_link_to_nothing_among_the_texts_stops_no_resume(stopped):
+    folder = stopped.parents[1]
+    (folder / "text.txt").unlink()
+    (folder / "text.txt").symlink_to(folder / "gone.txt")
+    assert exit_code(train.main, "--resume", stopped) == 0
 
 
 @pytest.mark.parametrize("argv", [

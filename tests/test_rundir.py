@@ -20,7 +20,7 @@ from gyre import rundir
 from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir, claim_name
+from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign
 
 NO_WANDB = parse_config("--log.wandb", "disabled")
 
@@ -63,6 +63,21 @@ def test_a_run_is_not_overwritten(new_run):
     path = re.escape(str(new_run().path))
     with pytest.raises(UserError, match=f"--resume {path}.*--name"):
         new_run()
+
+
+@pytest.mark.parametrize("runs", ["text.txt", "text.txt/runs"])
+def test_runs_below_a_file_are_refused(tmp_path, runs):
+    (tmp_path / "text.txt").touch()
+    with pytest.raises(UserError) as caught:
+        check_runs_folder(tmp_path / runs)
+    assert str(caught.value) == (
+        f"no run can be made in {tmp_path / runs}, because {tmp_path}/text.txt is no folder: "
+        "choose another folder with --log.runs")
+
+
+def test_runs_may_be_in_a_folder_that_is_made_later(tmp_path):
+    check_runs_folder(tmp_path / "new" / "runs")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
@@ -162,6 +177,12 @@ def test_open_takes_the_newest_run_that_has_weights(several):
     assert RunDir.open(runs=several).path == several / "a"
 
 
+def test_a_damaged_run_is_passed_over_for_the_newest(several, capsys):
+    (several / "b" / "run.json").write_text("{", encoding="utf-8")
+    assert RunDir.open(runs=several).path == several / "a"
+    assert f"skipped: {several}/b/run.json is damaged" in capsys.readouterr().err
+
+
 def test_all_runs_are_listed_in_the_order_they_were_made(several):
     names = [run.path.name for run in evaluate.open_all_runs(several)]
     assert names == ["b", "c", "a", "compiles"]
@@ -241,6 +262,13 @@ def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
                                  f"{tmp_path} --to run runs/NAME")
 
 
+@pytest.mark.parametrize("file", ["config.json", "params.json"])
+def test_a_run_with_a_file_of_another_program_is_a_run(new_run, file):
+    path = new_run().path
+    (path / file).touch()
+    assert not is_foreign(path)
+
+
 @pytest.mark.parametrize("name, content", [("x.gguf", b""), ("sha256-6c0f", b"GGUF\3\0\0\0")])
 def test_a_gguf_is_to_be_imported(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)
@@ -273,8 +301,16 @@ def test_a_tokenizer_that_somebody_added_is_refused(new_run):
     """It would be read instead of the run's own."""
     path = new_run().path
     (path / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match="tokenizer.json is not what this run was made with"):
-        RunDir.open(path)
+    assert refused(path) == (f"{path}/tokenizer.json was added to this run, which has another "
+                             "tokenizer: remove it, or choose another run")
+
+
+def test_a_changed_file_is_to_be_restored_and_not_removed(new_run):
+    path = new_run().path / "config.yaml"
+    overwrite_a_byte(path)
+    assert refused(path.parent) == (
+        f"{path} is not what this run was made with (run.json has its sha256): restore it, or "
+        "choose another run")
 
 
 # --- points ---------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ablation import plan, report, runner
 from ablation.jobs import RecordJob, Training, TuningJob
 from ablation.options import resolve
 from ablation.study import Study
+from errors import find_script
 from files import locked, read_json, read_sealed, write_sealed
 from model import kernels
 
@@ -63,7 +64,7 @@ def test_a_killed_worker_and_ctrl_c_change_no_record(workdir, tmp_path):
     wait_for(lambda: "--resume" in log.read_text(encoding="utf-8"))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     out, err = process.communicate(timeout=200)
-    again = subprocess.list2cmdline(["python", "ablate.py", *argv])
+    again = subprocess.list2cmdline(["python", find_script("ablate.py"), *argv])
     assert (process.returncode, out) == (130, ""), err
     assert f"To go on: {again}" in err
     assert exit_code(ablate_in_process, *argv) == 0

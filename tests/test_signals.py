@@ -9,6 +9,7 @@ from conftest import exit_code, read_metric, tiny_argv, train_tiny, wait_for
 from resumption import last_checkpoint
 
 import train
+from errors import find_script
 from gyre import signals
 from gyre.parallel import World
 from gyre.rundir import RunDir
@@ -25,7 +26,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(workdir, launch
     wait_for(lambda: (path / "metrics.jsonl").exists() and len(read_metric(path)) > 1)
     os.kill(process.processes[0].pid, number)
     errors = process.join(128 + number)
-    assert f"python train.py --resume {path}" in errors
+    assert f"python {find_script('train.py')} --resume {path}" in errors
     assert "Traceback" not in errors
     _, training = last_checkpoint(path)
     assert training["progress"]["step"] == max(read_metric(path)) >= 2

@@ -96,6 +96,15 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
                        "# z/y.py\r\n"]
 
 
+def test_a_module_that_is_a_link_to_nothing_stays_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    write(tmp_path / "a.py", "a = 1\n")
+    (tmp_path / "sitecustomize.py").symlink_to(tmp_path / "gone.py")
+    assert texts() == ["a = 1\n"]
+    assert len(source().fingerprint()[1]) == 1
+
+
 # Files
 
 
@@ -205,6 +214,17 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         write(tmp_path / name, content)
     with pytest.raises(UserError, match=words):
         texts(files=str(tmp_path / name))
+
+
+@pytest.mark.parametrize("pattern", ["*.txt", "b.txt"])
+def test_a_link_to_nothing_is_named(tmp_path, monkeypatch, pattern):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.txt").symlink_to("gone.txt")
+    with pytest.raises(UserError) as caught:
+        texts(files=pattern)
+    assert str(caught.value) == (f"--data.files {pattern} names b.txt, a link to a file that is "
+                                 "not there: remove it, or name the files without it")
 
 
 def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
@@ -349,6 +369,13 @@ def test_a_separator_that_never_occurs_is_noted(tmp_path, capsys):
     assert note.endswith("(in bash, a line break is $'\\n')")
 
 
+def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(readers, "PIECE", 5)
+    assert texts(files=write(tmp_path / "a.txt", "aaa<|sep|>b"), separator="<|sep|>") == [
+        "aaa", "b"]
+    assert notes(capsys) == []
+
+
 def test_an_empty_separator_is_refused(tmp_path):
     with pytest.raises(UserError, match="data.separator '' is in every text"):
         source(write(tmp_path / "a.txt", "a"), separator="")
@@ -471,14 +498,14 @@ def test_each_url_is_a_file_of_its_own():
 @FETCHED
 def test_a_file_with_another_hash_leaves_nothing(cache, name):
     with serving() as server, pytest.raises(
-            UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}"):
+            UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}: correct .* has it$"):
         texts(source="url", url=f"{server}/{name}", sha256="0" * 64)
     assert [*cache.iterdir()] == []
 
 
 def test_a_file_that_is_not_there_leaves_nothing(cache):
     with serving() as server, pytest.raises(
-            UserError, match=f"{server}/no.txt .*404.*--data.files"):
+            UserError, match=f"{server}/no.txt .*404.*. Check its name and the network, or use a "):
         texts(source="url", url=f"{server}/no.txt")
     assert [*cache.iterdir()] == []
 
@@ -492,6 +519,8 @@ def test_a_copy_with_another_hash_is_fetched_again(cache, name):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         file.write_bytes(b"changed")
         assert texts(**options, sha256=digest) == [ODD]
+        file.write_bytes(b"changed")
+        assert texts(**options, sha256=digest.upper()) == [ODD]
     file.write_bytes(b"changed")
     with pytest.raises(UserError, match="cannot be read"):  # without a network
         texts(**options, sha256=digest)

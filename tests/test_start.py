@@ -1,5 +1,6 @@
 """What a command line asks for: what it takes from a run, and what it refuses."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,13 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     asked = start("--resume", finished)
     assert asked.resumed.path == asked.source.path == finished
     assert asked.config == read_config(finished / "config.yaml")
+
+
+@pytest.mark.parametrize("command", [
+    ["--resume"], ["--train.steps=9", "--branch-from"]])
+def test_prepared_data_may_have_moved(finished, command):
+    asked = start("--data.prepared", "moved", *command, finished)
+    assert asked.config.data.prepared == "moved"
 
 
 def test_a_resumed_run_may_have_more_steps(finished):
@@ -148,6 +156,46 @@ def test_another_source_takes_the_place_of_the_files(base):
     assert (data.source, data.files) == ("stdlib", None)
 
 
+@pytest.fixture(scope="module")
+def of_rows(workdir):
+    """A run of 1 step of a text and a table, whose column is "story"."""
+    rows = workdir / "rows.jsonl"
+    text = (workdir / "text.txt").read_text(encoding="utf-8")
+    rows.write_text(json.dumps({"story": text}), encoding="utf-8")
+    return train_tiny(workdir, "of-rows", "--train.steps", "1", "--optim.warmup_steps", "0",
+                      f"--data.files={rows}", "--data.column", "story")
+
+
+@pytest.mark.parametrize("text", [["--data.source", "stdlib"], ["--data.files", "book.txt"]])
+def test_another_text_is_not_read_as_the_base_was(of_rows, text):
+    assert start("--init-from", of_rows, *text).config.data.column == "text"
+
+
+def test_the_same_text_is_read_as_the_base_was(of_rows, workdir):
+    files = [f"--data.files={workdir / name}" for name in ("text.txt", "rows.jsonl")]
+    asked = start("--init-from", of_rows, *files)
+    assert asked.config.data.column == "story"
+
+
+@pytest.mark.parametrize("option", ["--data.hub_split", "--data.hub_revision"])
+def test_another_part_of_a_data_set_is_of_the_same_one(base, monkeypatch, option):
+    saved = read_config(base / "config.yaml")
+    hub = replace(saved.data, source="hub", files=None, hub="some/stories", column="story")
+    monkeypatch.setattr("gyre.start.read_config", lambda _: replace(saved, data=hub))
+    data = start("--init-from", base, option, "test").config.data
+    assert (data.source, data.hub, data.column) == ("hub", "some/stories", "story")
+
+
+def test_the_dropout_of_a_file_is_used(workdir, base, tmp_path):
+    file = tmp_path / "tune.yaml"
+    file.write_text("model: {dropout: 0.25, dim: 999}", encoding="utf-8")
+    saved = read_config(base / "config.yaml").model
+    asked = start("--config", file, *training_argv(workdir), "--init-from", base)
+    assert asked.config.model == replace(saved, dropout=0.25)
+    asked = start("--config", file, "--init-from", base, "--model.dropout", "0.5")
+    assert asked.config.model.dropout == 0.5
+
+
 def test_a_file_of_options_goes_over_the_base(base, tmp_path):
     file = tmp_path / "tune.yaml"
     file.write_text("{data: {val_fraction: 0.3}, train: {steps: 7}}", encoding="utf-8")
@@ -173,6 +221,11 @@ def test_a_branch_cannot_change_the_optimizer(trunk):
     with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
         start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.optimizer",
               "muon")
+
+
+def test_a_branch_that_would_change_no_weight_is_refused(trunk):
+    with pytest.raises(UserError, match="optim.lr 0 would change no weight"):
+        start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.lr", "0")
 
 
 @pytest.mark.parametrize("argv, cooldown", [
@@ -215,6 +268,28 @@ def test_resume_auto_has_chosen_the_steps_of_its_minutes(again):
 def test_resume_auto_refuses_another_configuration(again):
     with pytest.raises(UserError, match="seed of .* cannot change"):
         start(*again, "--seed", "2")
+
+
+@pytest.fixture(scope="module")
+def tuned(workdir, finished):
+    """The words of a command with --resume auto and --init-from that has been run once."""
+    argv = [*training_argv(workdir, "--name", "tuned", "--train.steps", "3"), "--resume", "auto"]
+    assert exit_code(train.main, *argv, "--init-from", finished) == 0
+    return argv
+
+
+@pytest.mark.parametrize("name", ["finished", "runs/finished", "runs/finished/"])
+def test_resume_auto_takes_any_name_of_the_first_weights(tuned, workdir, monkeypatch, name):
+    monkeypatch.chdir(workdir)
+    assert start(*tuned, "--init-from", name).resumed.path.name == "tuned"
+
+
+def test_resume_auto_refuses_other_first_weights(tuned, again, finished):
+    words = f"tuned was started from {finished}, and not from elsewhere: choose another --name"
+    with pytest.raises(UserError, match=words):
+        start(*tuned, "--init-from", "elsewhere")
+    with pytest.raises(UserError, match="again was started from a new model, and not from"):
+        start(*again, "--init-from", finished)
 
 
 def test_resume_auto_needs_a_name(workdir):

@@ -244,17 +244,17 @@ def test_wandb_hears_that_a_training_has_finished(workdir, wandb):
 
 def test_a_resumed_run_shows_wandb_all_points_again(workdir, wandb):
     path = train_tiny(workdir, "wandb-again", *ONE_STEP)
-    assert logged_tokens(wandb) == {540}
+    assert logged_tokens(wandb) == {180}
     wandb.init.return_value.log.reset_mock()
     assert exit_code(train.main, "--resume", path, "--train.steps=2") == 0
-    assert logged_tokens(wandb) == {540, 1080}
+    assert logged_tokens(wandb) == {180, 360}
 
 
 def test_a_branch_shows_wandb_the_points_it_inherits(workdir, wandb):
     path = train_tiny(workdir, "wandb-trunk", "--train.steps=3", "--train.keep=[2]")
     assert exit_code(train.main, "--branch-from", path, "--at=2", "--name=wandb-branch",
                      "--log.wandb=offline") == 0
-    assert logged_tokens(wandb) == {540, 1080, 1620}
+    assert logged_tokens(wandb) == {180, 360, 540}
 
 
 # --- losses and weights that are not finite -------------------------------------------------------
@@ -293,8 +293,8 @@ def test_skipped_steps_are_counted(diverged):
 def test_tokens_and_seconds_include_skipped_steps(diverged):
     *_, last = RunDir.open(diverged).metrics()
     rates = read_metric(diverged, "train/tokens_per_second").values()
-    assert last["tokens"] == 11 * 540
-    assert last["seconds"] == pytest.approx(sum(540 / rate for rate in rates))
+    assert last["tokens"] == 11 * 180
+    assert last["seconds"] == pytest.approx(sum(180 / rate for rate in rates))
 
 
 def test_a_diverged_training_leaves_its_last_finite_checkpoint(diverged):
@@ -453,6 +453,12 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
 
 
 # --- bad input ------------------------------------------------------------------------------------
+
+
+def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
+    monkeypatch.setattr(train, "start_step", None)
+    argv = tiny_argv(workdir, f"--log.runs={workdir / 'text.txt'}")
+    assert "text.txt is no folder: choose another" in error_lines(capfd, train.main, *argv)[-1]
 
 
 @pytest.mark.parametrize("extra, words", [

@@ -1,5 +1,6 @@
 """A study of the smallest size: its command line, its plan, and how to run it without Dask."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ TINY = replace(plan.TIERS["smoke"], arms=("sin", "rope"), grid=(2e-3,), tuning_t
 def tiny_tier(**changes: Any) -> Iterator[None]:
     """A context in which `--tier smoke` is TINY, with these fields changed, and no time is spent on
     estimating its time."""
+    gc.freeze()  # else each collection after a training walks over all that other tests have made
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(plan.TIERS, "smoke", replace(TINY, **changes))
         patch.setattr(runner, "matmul_rates", lambda *_, training, dtypes: [1e9])
