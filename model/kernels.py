@@ -7,7 +7,6 @@ linear                  linear_by_sums           compiled generation, no autocas
                                                  on a CPU and up to 4 on CUDA
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  if oneDNN was measured to be faster
-                        linear_by_columns        float32, compiled decoding of more rows on a CPU
                         PackedProducts.multiply  compiled decoding on a CPU, see `packs_weights`
                         linear_of_few_tensors    eager training on a CPU, of what `gate` returns
 attend                  attend_by_sums           one query, compiled generation: without a mask on a
@@ -82,9 +81,6 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
         return linear_by_sums
     if _uses_onednn and device == "cpu" and suits_onednn(x, weight):
         return onednn_product
-    decoding = generating and x.ndim == 3 and x.shape[1] == 1
-    if decoding and device == "cpu" and x.dtype == torch.float32:
-        return linear_by_columns
     return None
 
 
@@ -244,15 +240,6 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
 
 
-def linear_by_columns(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` with the weight on the left, so that each token is a column of the result.
-
-    MKL multiplies a weight with 32 columns in 0.7 to 0.8 of the time of 32 rows with a weight.
-    """
-    columns = weight @ x.flatten(0, -2).t()  # (O, T)
-    return columns.t().view(*x.shape[:-1], -1)
-
-
 # --- packed weights ---
 
 MIN_PACKED_ROWS = 5
@@ -264,8 +251,7 @@ JOINED = (("wq", "wk", "wv"), ("w1", "w3"))
 def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     """Return whether compiled decoding of so many rows is faster with packed weights.
 
-    For float32 products, sums are faster up to MAX_SUMMED_TOKENS rows, and MKL above, unless
-    oneDNN's products are taken anyway.
+    In float32, sums are faster for up to MAX_SUMMED_TOKENS rows.
     """
     if device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
@@ -273,7 +259,7 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
         return False
     if dtype == torch.bfloat16:  # with narrower vectors it is emulated, or refused
         return rows >= MIN_PACKED_ROWS and "AVX512" in torch.backends.cpu.get_cpu_capability()
-    return dtype == torch.float32 and _uses_onednn and rows >= MIN_ONEDNN_TOKENS
+    return dtype == torch.float32 and rows > MAX_SUMMED_TOKENS
 
 
 def group_matrices(model: nn.Module) -> list[list[str]]:
@@ -493,23 +479,36 @@ def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = Non
     A mask is (1, 1 or H, 1, S), and is added to the scores.
     """
     B, H, _, D = xq.shape
-    S = xk.shape[2]
-    q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
-    scores = (q * xk[:, :, None]).sum(-1)  # (B, H_kv, H / H_kv, S)
+    group = H // xk.shape[1]
+    q = xq.float().view(B, xk.shape[1], group, D) * D**-0.5
+    # On a CPU each query head has its own sums. The compiler makes one loop of those of a group,
+    # which reads and converts every key and value once, and adds up several sums at a time.
+    size = 1 if xq.device.type == "cpu" else group
+    scores = []
+    for heads in q.split(size, dim=2):
+        scores.append((heads[:, :, :, None] * xk[:, :, None]).sum(-1))
+    all_scores = torch.cat(scores, dim=2)  # (B, H_kv, H / H_kv, S)
     if mask is not None:
-        scores = scores + group_mask(mask, xk.shape[1])
-    weights = scores.softmax(-1)
+        all_scores = all_scores + group_mask(mask, xk.shape[1])
+    weights = all_scores.softmax(-1)
+    outputs = [sum_values(some, xv) for some in weights.split(size, dim=2)]
+    return torch.cat(outputs, dim=2).view(B, H, 1, -1).type_as(xq)
+
+
+def sum_values(weights: Tensor, xv: Tensor) -> Tensor:
+    """Return the sums of the values (B, H_kv, S, D) by weights (B, H_kv, R, S): (B, H_kv, R, D)."""
+    S = xv.shape[2]
     # The values of a long text are summed in 16 parts: 15 of equal size at once, then the rest. The
     # rest is never empty, because an empty one would be another case to compile.
     cut = 0
-    if xq.device.type == "cpu" and S > LONGEST_SUM:
+    if xv.device.type == "cpu" and S > LONGEST_SUM:
         cut = S // PARTS * (PARTS - 1)
     out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
     if cut:
         w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
         v = xv[:, :, None, :cut].unflatten(3, (PARTS - 1, -1))
         out = out + (w[..., None] * v).sum(-2).sum(-2)
-    return out.view(B, H, 1, -1).type_as(xq)
+    return out
 
 
 def group_mask(mask: Tensor, n_kv_heads: int) -> Tensor:

@@ -137,11 +137,6 @@ def test_a_product_by_sums_is_a_product(shape):
     assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))
 
 
-@pytest.mark.parametrize("shape", [(9, 1), (2, 3)])
-def test_a_product_by_columns_is_a_product(shape):
-    assert_equals_plain(kernels.linear_by_columns, F.linear, (*shape, 48), (31, 48))
-
-
 def multiply_packed(x, *weights):
     """The products of x with each of the weights, which are packed as one matrix."""
     packed = kernels.PackedProducts([weights], [kernels.pack_matrices(weights, len(x))])
@@ -388,21 +383,6 @@ def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
         assert choose_product(8) is kernels.linear_by_sums
 
 
-def test_compiled_decoding_multiplies_many_rows_by_columns(compiling):
-    with torch.no_grad():
-        assert choose_product(9) is kernels.linear_by_columns
-
-
-def test_compiled_decoding_in_bfloat16_is_not_by_columns(compiling):
-    with torch.no_grad():
-        assert choose_product(9, torch.bfloat16) is None
-
-
-def test_compiled_prefill_is_not_by_columns(compiling):
-    with torch.no_grad():
-        assert kernels.choose_linear(randn(1, 9, 48), randn(31, 48)) is None
-
-
 def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
     weight = randn(31, 48)
     packed = kernels.PackedProducts([[weight]], [kernels.pack_matrices([weight], 8)])
@@ -413,16 +393,12 @@ def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
 
 @pytest.mark.parametrize("capability, dtype, rows, expected", [
     ("AVX512", torch.bfloat16, 5, True), ("AVX512", torch.bfloat16, 4, False),
-    ("AVX2", torch.bfloat16, 5, False), ("AVX512", torch.float32, 32, False)])
+    ("AVX2", torch.bfloat16, 5, False), ("AVX2", torch.float32, 9, True),
+    ("AVX512", torch.float32, 8, False)])
 def test_weights_are_packed_where_that_is_faster(
         capability, dtype, rows, expected, without_onednn, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert kernels.packs_weights(torch.device("cpu"), dtype, rows) is expected
-
-
-def test_weights_are_packed_in_float32_where_onednn_multiplies(onednn):
-    assert kernels.packs_weights(torch.device("cpu"), torch.float32, 16)
-    assert not kernels.packs_weights(torch.device("cpu"), torch.float32, 15)
 
 
 def test_on_a_gpu_no_weights_are_packed(onednn):
