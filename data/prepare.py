@@ -16,6 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
@@ -24,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, LeftOut
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
@@ -51,7 +52,7 @@ def write_files(
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
-        text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file, message)
+        text, spans, hashes = copy_source(config, file, message)
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
@@ -138,43 +139,111 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
     return tokenizer
 
 
+def copy_source(
+    config: DataConfig, file: BinaryIO, message: str | None = None
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Write the text of `config` to `file`; the rest is as in `copy_text`."""
+    return copy_parts(SOURCES[config.source](config).parts(), file, message)
+
+
 def copy_text(
-    documents: Iterable[Iterable[str]], file: BinaryIO, message: str | None = None
+    documents: Iterable[Iterable[str]], file: BinaryIO
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Write all documents to `file`, one after another; empty ones are skipped.
 
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256. `message` is printed when the first text was read.
+    bits of its SHA-256.
     """
-    spans = array("q")
-    hashes = array("Q")
-    characters = 0
-    has_text = False
-    whole = hashlib.sha256()
+    return copy_parts([documents], file)
+
+
+def copy_parts(
+    parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Write the documents of all parts to `file`, without the parts that raise LeftOut.
+
+    `message` is printed when the first text was read; the rest is as in `copy_text`.
+    """
+    copied = CopiedText(file)
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
-        for document in documents:
-            digest = hashlib.sha256()
-            start = file.tell()
-            for piece in document:
-                if message is not None:
-                    say(message)
-                    message = None
-                data = piece.encode()
-                digest.update(data)
-                whole.update(data)
-                characters += len(piece)
-                if not has_text:
-                    has_text = not piece.isspace()
-                file.write(data)
-                bar.update(len(data))
-            if file.tell() > start:
-                spans.extend((start, file.tell()))
-                hashes.append(int.from_bytes(digest.digest()[:8]))
-    if not has_text:
+        for part in parts:
+            before = copied.mark()
+            try:
+                for document in part:
+                    for piece in document:
+                        if message is not None:
+                            say(message)
+                            message = None
+                        bar.update(copied.add(piece))
+                    copied.end_document()
+            except LeftOut:
+                copied.go_back(before)
+    if not copied.counts.has_text:
         raise UserError("there is no text to prepare: every document is empty")
-    counts = {"sha256": whole.hexdigest(), "documents": len(hashes), "bytes": spans[-1],
-              "characters": characters}
-    return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
+    file.truncate()  # of the part that was left out last
+    counts = {"sha256": copied.counts.sha256.hexdigest(), "documents": len(copied.hashes),
+              "bytes": copied.spans[-1], "characters": copied.counts.characters}
+    return counts, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
+
+
+@dataclass
+class Counts:
+    """What a copied text has so far."""
+
+    documents: int = 0
+    bytes: int = 0
+    characters: int = 0
+    has_text: bool = False
+    """Whether there is anything but white space."""
+    sha256: Any = field(default_factory=hashlib.sha256)
+
+
+class CopiedText:
+    """A text that is written to a file, document by document."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.spans = array("q")
+        self.hashes = array("Q")
+        self.counts = Counts()
+        self.digest = hashlib.sha256()  # of the document that is being written
+        self.start = 0  # of this document
+
+    def add(self, piece: str) -> int:
+        """Write a piece of a document, and return its bytes."""
+        data = piece.encode()
+        self.digest.update(data)
+        self.file.write(data)
+        counts = self.counts
+        counts.sha256.update(data)
+        counts.characters += len(piece)
+        counts.bytes += len(data)
+        if not counts.has_text:
+            counts.has_text = not piece.isspace()
+        return len(data)
+
+    def end_document(self) -> None:
+        """Note where a document has ended, unless it is empty."""
+        end = self.counts.bytes
+        if end > self.start:
+            self.spans.extend((self.start, end))
+            self.hashes.append(int.from_bytes(self.digest.digest()[:8]))
+            self.counts.documents += 1
+        self.digest = hashlib.sha256()
+        self.start = end
+
+    def mark(self) -> Counts:
+        """Return a copy of the counts, to which `go_back` can return."""
+        return replace(self.counts, sha256=self.counts.sha256.copy())
+
+    def go_back(self, before: Counts) -> None:
+        """Forget what was written after `before`."""
+        self.counts = before
+        self.digest = hashlib.sha256()
+        self.start = before.bytes
+        self.file.seek(before.bytes)
+        del self.spans[2 * before.documents :]
+        del self.hashes[before.documents :]
 
 
 class DelayedBar(tqdm):

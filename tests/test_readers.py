@@ -21,6 +21,7 @@ import pytest
 from conftest import run_python
 
 from data import readers
+from data.prepare import copy_source
 from data.readers import split_documents
 from data.sources import SOURCES, DataConfig
 from errors import UserError
@@ -37,6 +38,14 @@ def read(*paths, **options):
     config = DataConfig(files=[str(path) for path in paths], **options)
     config.check()
     return ["".join(document) for document in SOURCES["files"](config).documents()]
+
+
+def copied(*paths, **options):
+    """The text of files and folders as it is prepared."""
+    config = DataConfig(files=[str(path) for path in paths], **options)
+    with io.BytesIO() as file:
+        copy_source(config, file)
+        return file.getvalue().decode()
 
 
 def gz(content):
@@ -559,6 +568,74 @@ def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
     assert read(tmp_path) == ["text"]
     note = f"without a text in column text, and left out: {tmp_path}/b.jsonl"
     assert notes(capsys)[1:] == [note]
+
+
+LATIN = "caf\u00e9 ".encode("latin-1")
+UTF_16 = "text".encode("utf-16")
+
+
+@pytest.mark.parametrize("pattern", [".", "*"])
+def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path, monkeypatch, capsys, pattern):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    write(tmp_path / "c.txt", UTF_16)
+    write(tmp_path / "d.csv", b"text\nrow\n" + LATIN)
+    write(tmp_path / "e.md", "e")
+    assert copied(pattern) == "ae"
+    (note,) = notes(capsys)
+    assert note.startswith(f"{pattern}: 2 files of 5 are read; 3 files are not UTF-8: ")
+    assert note.replace("./", "").endswith(
+        "b.txt, c.txt, d.csv; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older "
+        "Windows programs, and --data.files FILE says what is wrong with one")
+
+
+def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "PIECE", 4)
+    write(tmp_path / "a.txt", "first")
+    write(tmp_path / "b.txt", b"x" * 40 + LATIN)
+    write(tmp_path / "c.txt", "last")
+    with io.BytesIO() as file:
+        counts, spans, hashes = copy_source(DataConfig(files=[str(tmp_path)]), file)
+        assert file.getvalue() == b"firstlast"
+    assert counts == {
+        "sha256":
+            "6600861c7f8274a2c96894009f212ce368f90fe66296a97ef77f6820bff3ecd0",
+        "documents": 2, "bytes": 9, "characters": 9}
+    assert spans.tolist() == [[0, 5], [5, 9]]
+    assert len(hashes) == 2
+
+
+def test_rows_before_a_bad_byte_are_left_out_too(tmp_path):
+    write(tmp_path / "a.jsonl", b'{"text": "row"}\n{"text": "' + LATIN + b'"}\n')
+    write(tmp_path / "b.txt", "b")
+    assert copied(tmp_path) == "b"
+
+
+def test_a_left_out_file_may_come_last(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    assert copied(tmp_path, separator="f") == "a"
+
+
+def test_a_named_file_that_is_not_utf8_is_an_error_beside_its_folder(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    with pytest.raises(UserError, match="b.txt cannot be read: the byte 0xe9 at offset 3 is not"):
+        copied(tmp_path, tmp_path / "b.txt")
+
+
+def test_a_folder_of_files_none_of_which_is_utf8_is_an_error(tmp_path):
+    for name in "abcd":
+        write(tmp_path / f"{name}.txt", LATIN)
+    with pytest.raises(UserError, match="no file to read: 4 files are not UTF-8: .* and 1 more"):
+        copied(tmp_path)
+
+
+def test_the_only_file_of_a_folder_says_what_is_wrong(tmp_path):
+    write(tmp_path / "a.txt", LATIN)
+    with pytest.raises(UserError, match="a.txt cannot be read: the byte 0xe9 at offset 3 is not"):
+        copied(tmp_path)
 
 
 def test_a_folder_says_that_links_to_folders_are_left_out(tmp_path, capsys):
