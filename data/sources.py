@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -71,7 +71,7 @@ class DataConfig:
     files: list[str] | None = None
     """Files, folders and globs: plain text, and tables (.jsonl, .ndjson, .csv, .tsv, .parquet); all
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
-    times. They replace whatever the source was."""
+    times. They replace the text of a configuration file, whatever its source is."""
     url: str | None = None
     """Address of such a file. It is fetched once. Makes url of the source stdlib."""
     sha256: str | None = None
@@ -333,6 +333,31 @@ def check_commit(revision: str | None, rows: Any) -> None:
     for file in rows.cache_files:
         if revision not in Path(file["filename"]).parts:
             raise ValueError(f"there is no copy of commit {revision}")
+
+
+def check_sources(layer: Mapping[str, Any]) -> None:
+    """Raise UserError if options that are given together, by dotted name, name two texts.
+
+    In different layers, the later one replaces the earlier one.
+    """
+    named = [f"data.{name}" for name in ("files", "url", "hub") if layer.get(f"data.{name}")]
+    if len(named) > 1:
+        raise UserError(f"{' and '.join(named)} are different texts: leave one of them out")
+
+
+def check_column(config: DataConfig) -> None:
+    """Raise UserError for a data.column where no file has columns."""
+    paths: list[str] = []
+    if config.source == "files":
+        files, _ = Files(config).find()
+        paths = [file.path for file in files]
+    elif config.source == "url":
+        paths = [urlsplit(str(config.url)).path]
+    has_columns = config.source == "hub" or any(file_kind(path) in TABLES for path in paths)
+    if not has_columns and config.column != DataConfig.column:
+        tables = ", ".join(sorted(TABLES))
+        raise UserError(f"data.column {config.column} has no effect on plain text, only on tables "
+                        f"({tables}): leave it out")
 
 
 def match_files(pattern: str) -> list[str]:

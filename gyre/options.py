@@ -28,7 +28,7 @@ import msgspec
 import yaml
 
 from data.readers import PLAIN, TABLES, file_kind
-from data.sources import AUTO, DataConfig, Fitted
+from data.sources import AUTO, DataConfig, Fitted, check_sources
 from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
 from gyre.optim import OptimConfig
@@ -472,6 +472,7 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
                 layer[name] = OPTIONS[name].convert(value)
             elif name not in SECTIONS or value:  # a section may be empty
                 raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
+        check_sources(layer)
         return layer
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
         words = " ".join(str(error).split())
@@ -616,6 +617,7 @@ class Parser(argparse.ArgumentParser):
         for name in list(values):
             if name.startswith("given."):
                 options.given[name.removeprefix("given.")] = values.pop(name)
+        check_sources(options.given)
         return options
 
     def join_values(self, argv: Sequence[str]) -> list[str]:

@@ -199,6 +199,17 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_names_one_text(tmp_path):
+    file = write(tmp_path, "{data: {hub: a/b, url: http://c}}")
+    with pytest.raises(UserError, match="data.url and data.hub are different texts"):
+        parse_config("--config", file)
+
+
+def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
+    file = write(tmp_path, "{data: {hub: a/b}}")
+    assert parse_config("--config", file, "--data.files", "c").data.files == ["c"]
+
+
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
@@ -222,7 +233,11 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--train.steps", "Auto"], r"train.steps must be int\|auto, not 'Auto'"),
     (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
-    (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
+    (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files"),
+    (["--data.files", "a", "--data.url", "http://b"],
+     "^data.files and data.url are different texts: leave one of them out$"),
+    (["--data.url", "http://a", "--data.hub", "b/c"], "^data.url and data.hub are different texts"),
+    (["--data.hub", "b/c", "--data.files", "a"], "^data.files and data.hub are different texts")])
 def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
         parse_config(*argv)
