@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,9 +23,11 @@ from data.readers import (
     CODE,
     COMPRESSED,
     PLAIN,
+    REFUSED,
     TABLES,
     NoText,
     NotUTF8,
+    begins_as_text,
     check_kind,
     file_kind,
     import_datasets,
@@ -372,6 +375,10 @@ def match_files(pattern: str) -> list[str]:
     if not paths:
         address = re.match("https?://", pattern)
         hint = f": did you mean --data.url {pattern}?" if address else ""
+        parts = [part.strip() for part in pattern.split(",")]
+        if len(parts) > 1 and all(os.path.exists(part) for part in parts):
+            several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
+            hint = f": did you mean {several}?"
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
         if not os.path.exists(path):
@@ -394,6 +401,7 @@ def search_files(pattern: str) -> "Search":
     if not paths:
         left_out = search.describe_others()
         rest = f", and has {left_out}" if left_out else ""
+        rest += search.advise_others()
         raise UserError(f"--data.files {pattern} is a folder without text files{rest}")
     return search
 
@@ -444,6 +452,15 @@ class Search:
                 "iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older Windows programs, "
                 "and --data.files FILE says what is wrong with one")
 
+    def advise_others(self) -> str:
+        """Return how to read the files of the most frequent suffix that is unknown and is text."""
+        for kind, paths in sorted(self.others.items(), key=lambda item: (-len(item[1]), item[0])):
+            is_unknown = kind != "" and kind not in REFUSED
+            if is_unknown and paths[0].endswith(kind) and begins_as_text(paths[0]):
+                pattern = os.path.join(glob.escape(self.pattern), "**", f"*{kind}")
+                return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
+        return ""
+
     def say(self) -> None:
         """Print how many files are read, if it is a folder or if some are left out."""
         if not self.is_folder and not self.not_utf8:
@@ -457,6 +474,7 @@ class Search:
         rest = f" (left out: {left_out})" if left_out else ""
         if self.not_utf8:
             rest += f"; {self.describe_not_utf8()}"
+        rest += self.advise_others()
         say(f"note: {self.pattern}: {share}{rest}")
 
 

@@ -489,8 +489,10 @@ def test_a_folder_leaves_out_what_nobody_means(tmp_path, name, content):
 
 
 def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
-    for name in ("a.txt", "b.md", "c.png", "d.png", "e.json", ".hidden.txt"):
+    for name in ("a.txt", "b.md", "e.json", ".hidden.txt"):
         write(tmp_path / name, "x")
+    for name in ("c.png", "d.png"):
+        write(tmp_path / name, b"\x89PNG")
     write(tmp_path / "program", b"\x7fELF\0\0")
     read(tmp_path)
     left_out = "(left out: 2 .png, 1 without a suffix, 1 .json)"
@@ -568,6 +570,21 @@ def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
     assert read(tmp_path) == ["text"]
     note = f"without a text in column text, and left out: {tmp_path}/b.jsonl"
     assert notes(capsys)[1:] == [note]
+
+
+def test_a_folder_says_how_to_read_files_of_an_unknown_suffix(tmp_path, capsys):
+    for name in ("vim [9]/a.txt", "vim [9]/b.vim", "vim [9]/deep/c.vim", "vim [9]/d.xyz"):
+        write(tmp_path / name, name)
+    for name in "efg":
+        write(tmp_path / f"vim [9]/{name}.bin", b"\0\xff")
+        write(tmp_path / f"vim [9]/{name}.json", "{}")
+    folder = f"{tmp_path}/vim [9]"
+    read(folder)
+    pattern = f"{tmp_path}/vim [[]9]/**/*.vim"
+    assert notes(capsys) == [
+        f"{folder}: 1 file of 10 is read (left out: 3 .bin, 3 .json, 2 .vim, 1 .xyz); "
+        f"to read the .vim files too: --data.files '{pattern}'"]
+    assert read(pattern) == ["vim [9]/b.vim", "vim [9]/deep/c.vim"]
 
 
 LATIN = "caf\u00e9 ".encode("latin-1")
