@@ -406,6 +406,15 @@ def test_a_glob_that_the_shell_expanded_is_to_be_quoted(tmp_path, monkeypatch):
         "'notes/*.md', or give a list, as in --data.files '[notes/a.md, notes/b.md, ...]'")
 
 
+def test_a_name_with_spaces_is_to_be_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a text", "my own text.txt")
+    parser = Parser(config=True)
+    assert mistake("--data.files", "my", "own", "text.txt", parser=parser) == (
+        "--data.files takes one value, and own follows it: quote a name with spaces, as in "
+        "--data.files 'my own text.txt'")
+
+
 def test_numbers_side_by_side_are_to_be_a_list():
     assert mistake("--train.keep", "3", "5", parser=Parser(config=True)) == (
         "--train.keep takes one value, and 5 follows it: give a list, as in --train.keep '[3, 5]'")
@@ -515,7 +524,9 @@ def test_a_word_too_many_is_to_be_left_out():
     ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("bf16", "train.dtype"),
     ("block_size", "data.seq_len"), ("n_embd", "model.dim"), ("n_layer", "model.n_layers"),
     ("n_head", "model.n_heads"), ("dropout", "model.dropout"), ("device", "train.device"),
-    ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "log.runs"),
+    ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "name"),
+    ("out", "name"), ("output_dir", "name"), ("context", "data.seq_len"),
+    ("model.context", "data.seq_len"), ("model.context_length", "data.seq_len"),
     ("eval_interval", "train.eval_interval"), ("compile", "train.compile"),
     ("prompt", "train.sample_prompt"), ("max_new_tokens", "train.sample_tokens"),
     ("grad_clip", "optim.grad_clip"), ("warmup_iters", "optim.warmup_steps"),
@@ -531,6 +542,8 @@ def test_words_of_other_repositories_lead_to_our_options(habit, ours):
                          "say --train.steps"),
     ("gradient_accumulation_steps", "did you mean --train.micro_batch_size? It is the rows of a "
                                     "part, and not the number of parts"),
+    ("model.size", "did you mean --model.dim and --model.n_layers? The number of parameters "
+                   "follows from them"),
     ("no-wandb", "did you mean --log.wandb disabled?")])
 def test_words_that_no_option_means_quite_are_explained(habit, words):
     message = mistake(f"--{habit}", "3", parser=Parser(config=True))
@@ -633,7 +646,7 @@ def test_every_option_has_a_help():
 @pytest.mark.parametrize("name, ending", [
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
-    ("data.files", "whatever the source was.")])
+    ("data.files", "whatever its source is.")])
 def test_the_help_of_an_option_ends_with_its_default(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 
