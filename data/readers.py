@@ -423,8 +423,38 @@ class NoText(UserError):
     """A table has no text in the column that is read."""
 
 
-def no_text(column: str, columns: Mapping[str, str]) -> NoText:
-    """Return the error for a table of these columns and types, of which `column` is no text."""
+# From columns to their text, one after another: a filter of jq, and the same in Python for a CSV.
+JOIN_COLUMNS = r'{text: [%s] | join("\n")}'
+JOIN_CSV = (
+    r'import csv, json; csv.field_size_limit(2**31 - 1); [print(json.dumps({"text": '
+    r'"\n".join(row[name] or "" for name in %s)})) for row in csv.DictReader('
+    r'open("FILE", encoding="utf-8-sig", newline=""), delimiter=%s)]'
+)
+
+
+def join_columns(names: list[str], delimiter: str | None) -> str:
+    """Return how to join columns of a table; `delimiter` is that of a CSV."""
+    if delimiter is not None:
+        program = JOIN_CSV % (json.dumps(names), json.dumps(delimiter))
+        return f"python -c {shlex.quote(program)} > NEW.jsonl does that"
+    fields = []
+    for name in names:
+        is_plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+        fields.append(f".{name}" if is_plain else f".[{json.dumps(name)}]")
+    program = JOIN_COLUMNS % ", ".join(fields)
+    return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+
+
+def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = None) -> NoText:
+    """Return the error for a table of these columns and types, of which `column` is no text.
+
+    `delimiter` is that of a CSV.
+    """
+    several = [name.strip() for name in column.split(",")]
+    if len(several) > 1 and all(name in columns for name in several):
+        return NoText(f"data.column takes one column, not {column!r}: write these columns of each "
+                      "row as one text into a .jsonl file with a column 'text'; "
+                      f"{join_columns(several, delimiter)}")
     for chat in ("messages", "conversations"):
         if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
             return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
@@ -541,7 +571,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         try:
             names = next(rows, [])
             if names and column not in names:
-                raise no_text(column, dict.fromkeys(names, "str"))
+                raise no_text(column, dict.fromkeys(names, "str"), delimiter)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 if any(fields[len(names) :]):

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -277,6 +278,37 @@ def test_chat_rows_are_named_as_such(tmp_path, name, turns):
         read(path)
     with pytest.raises(UserError, match="rows are chats"):
         read(path, column=name)
+
+
+def join_by_advice(path, folder, column):
+    """The rows that the command in the error for these columns of a table writes."""
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    assert "\n" not in str(error.value)
+    assert f"data.column takes one column, not {column!r}: write these" in str(error.value)
+    (command,) = re.findall("(?:jq|python) -c.* > NEW.jsonl", str(error.value))
+    command = command.replace("FILE", path.name)
+    command = command.replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, cwd=folder, check=True)
+    return read(folder / "NEW.jsonl")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("name", ["completion", "it's"])
+def test_two_columns_of_jsonl_are_joined_as_advised(tmp_path, name):
+    rows = [{"prompt": "Who?", name: "I."}, {"prompt": "caf\u00e9", name: None}]
+    path = write(tmp_path / "qa.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert join_by_advice(path, tmp_path, f"prompt,{name}") == ["Who?\nI.", "caf\u00e9\n"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_two_columns_of_a_csv_are_joined_as_advised(tmp_path, delimiter):
+    rows = [["Date", "Sender", "it's"], ["Mo", "Anna", "hi,\nyou; caf\u00e9"], ["Tu", "Bob"]]
+    path = tmp_path / "chats.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    joined = join_by_advice(path, tmp_path, "Sender, it's")
+    assert joined == ["Anna\nhi,\nyou; caf\u00e9", "Bob\n"]
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
