@@ -33,26 +33,37 @@ from files import json_sha256, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 20  # characters of the blocks that are encoded at a time
+# Where data.val_fraction is fitted: fewer bytes choose the best weights by chance, and training
+# would lack more than this share of a short text.
+LEAST_HELD_OUT = 4000
+MOST_HELD_OUT = 0.1
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 def write_files(
-    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool, message: str
+    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool,
+    fit_val_fraction: bool, message: str,
 ) -> None:
     """Prepare the text of `config` into an empty folder. The manifest comes last.
 
     `message` is printed once some text was read: a text that is refused has an error only.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. Raises UserError if the text cannot be prepared.
+    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too, and is at
+    least data.val_fraction. Raises UserError if the text cannot be prepared.
     """
     if config.second_val and config.val_fraction >= 0.5:
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_source(config, file, message)
+        chosen: dict[str, Any] = {}
+        if fit_val_fraction:
+            val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
+            config = replace(config, val_fraction=val_fraction)
+            chosen["val_fraction"] = val_fraction
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
@@ -72,6 +83,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
+        **chosen,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
@@ -120,6 +132,12 @@ def suitable_vocabulary(n_bytes: int) -> int:
     """
     suitable = int(33 * n_bytes**0.3)
     return max(SMALLEST_VOCABULARY, suitable // 64 * 64)
+
+
+def suitable_val_fraction(least: float, n_bytes: int) -> float:
+    """Return which share to hold out of so many bytes: `least`, or more of a short text."""
+    wanted = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
+    return max(least, min(wanted, MOST_HELD_OUT))
 
 
 def count_bytes(spans: np.ndarray) -> int:

@@ -103,7 +103,8 @@ class DataConfig:
     configuration has."""
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
-    less than half or more than twice as much of it."""
+    less than half or more than twice as much of it. Of another text than that of the configuration
+    it is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
     second_val: bool = False
     """Hold out a second part, to validate on it, and leave the first one out. It is as large if
     whole documents are held out, and else this share of what the first one leaves. Settings can

@@ -16,7 +16,13 @@ from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import units
 from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
-from data.prepare import copy_text, hold_out_end, read_blocks, split_text
+from data.prepare import (
+    copy_text,
+    hold_out_end,
+    read_blocks,
+    split_text,
+    suitable_val_fraction,
+)
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -233,6 +239,34 @@ def test_a_single_text_gives_its_last_part_by_characters(
     prepared = prepare_documents(tmp_path, [SINGLE], val_fraction=0.25, second_val=second)
     assert texts(prepared, "train") == [train]
     assert texts(prepared, "val") == [val]
+
+
+@pytest.mark.parametrize("n_bytes, least, share", [
+    (600, 0.01, 0.1), (40_000, 0.01, 0.1), (63_000, 0.01, 0.063), (63_000, 0.3, 0.3),
+    (400_000, 0.01, 0.01), (99_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
+def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share):
+    assert suitable_val_fraction(least, n_bytes) == share
+
+
+def test_a_share_that_is_fitted_is_held_out_and_recorded(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("0123456789" * 3000, encoding="utf-8")
+    made = config(path, val_fraction=0.01)
+    prepared = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert prepared.manifest["val_fraction"] == 0.1
+    assert prepared.manifest["val"]["bytes"] == 3000
+    again = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert again.folder == prepared.folder
+
+
+@pytest.mark.parametrize("size, is_found", [(41_000, True), (30_000, False)])
+def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found):
+    path = tmp_path / "a.txt"
+    path.write_text("0123456789" * (size // 10), encoding="utf-8")
+    made = config(path, val_fraction=0.098)
+    before = find_or_prepare(made, fit_vocabulary=True)
+    after = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert (after.folder == before.folder) is is_found
 
 
 @pytest.mark.parametrize("n, val_fraction, least, most", [
