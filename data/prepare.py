@@ -119,7 +119,8 @@ def train_tokenizer(
         texts = [text for _, text in read_blocks(file, train, "counting tokens")]
         n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
         if n_tokens < config.seq_len:
-            problems.append(f"no row of {config.seq_len} tokens: it has {n_tokens} for training")
+            problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
+                            f"{error.most} pieces the training split has {n_tokens}")
         raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, or let auto choose them: "
                         "--data.vocab_size auto --data.seq_len auto") from None
 
@@ -309,8 +310,19 @@ def split_text(
         if fits or config.source == "stdlib":
             return spans[~held_out], spans[held_out], hashes[~held_out]
         say(f"note: validation gets the end of {whole}, {config.val_fraction:.1%} of it: the "
-            f"whole documents drawn for it would have been {share:.1%}")
+            f"whole documents drawn for it would have been {share:.1%}{advise_split(config)}")
     return hold_out_end(file, spans, hashes, config.val_fraction)
+
+
+def advise_split(config: DataConfig) -> str:
+    """Return how to hold out something of every file, where the end of the text is held out."""
+    advice = ""
+    if config.source == "files":
+        advice = ". Of several files, that is the last, by which alone the best weights are chosen"
+    if config.source == "files" and config.separator is None:
+        advice += (". To hold out parts of all, divide files of plain text into documents, as "
+                   "--data.separator $'\\n\\n' does at blank lines")
+    return advice
 
 
 def hold_out_end(

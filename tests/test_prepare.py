@@ -308,8 +308,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
 
 @pytest.mark.parametrize("documents, message", [
     ([""], "no text"),
-    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of 256 tokens: it "
-            "has 0 for training. Choose smaller numbers, or let auto choose them")])
+    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of data.seq_len "
+            "256 tokens, because with 260 pieces the training split has 0. Choose "
+            "smaller numbers, or let auto choose them")])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
         prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=60)
@@ -367,7 +368,16 @@ def test_few_documents_give_their_end_in_one_note(capsys):
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
         "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
-        "would have been 54.5%\n")
+        "would have been 54.5%. Of several files, that is the last, by which alone the best "
+        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
+        "as --data.separator $'\\n\\n' does at blank lines\n")
+
+
+def test_the_note_on_the_end_advises_no_second_separator(capsys):
+    options = DataConfig(source="files", files=["x"], val_fraction=0.25, separator="\n\n")
+    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options)
+    assert capsys.readouterr().err.endswith("54.5%. Of several files, that is the last, by which "
+                                            "alone the best weights are chosen\n")
 
 
 @pytest.mark.parametrize("documents, train, val", [
