@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from data.prepare import suitable_val_fraction, write_files
-from data.sources import AUTO, SOURCES, DataConfig
+from data.sources import AUTO, SOURCES, DataConfig, Files, list_names
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import atomic_path, json_sha256, locked, read_json, remove, sha256, writing
@@ -164,6 +164,18 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
     return settings["text"] != known["text"]
 
 
+def explain_change(config: DataConfig, since: float) -> str:
+    """Return " (...)", which names what is gone or newer than `since`, in seconds, or else ""."""
+    if config.source != "files":
+        return ""
+    try:
+        files, _ = Files(config).find()
+        newer = [file.name for file in files if os.stat(file.path).st_mtime > since]
+    except (OSError, UserError) as error:
+        return f" ({error})"
+    return f" (changed after the run was started: {list_names(newer)})" if newer else ""
+
+
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     """Return a folder, checked against its manifest.
 
@@ -212,11 +224,14 @@ class TokenDataset:
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // seq_len
-        least = 2 if path.stem == "val" else seq_len + 1  # `windows` fills a short row up
+        least = seq_len + 1
+        advice = "a smaller --data.seq_len"
+        if path.stem == "val":
+            least = 2  # `windows` fills a short row up
+            advice = "a larger --data.val_fraction (equal documents are in the same split)"
         if self.n_tokens < least:
             raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and needs {least} "
-                            "or more: give more text, or a smaller --data.seq_len (for val, a "
-                            "larger --data.val_fraction; equal documents are in the same split)")
+                            f"or more: give more text, or {advice}")
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""

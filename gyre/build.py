@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from data.dataset import find_or_prepare, has_changed
+from data.dataset import explain_change, find_or_prepare, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
@@ -101,8 +101,10 @@ def prepare_data(start: Start, world: World) -> Start:
         return replace(start, config=config, data=data, chosen=chosen)
     if source and run_settings and world.is_main and has_changed(config.data, run_settings):
         # What was prepared for the run is still there.
-        say(f"note: the text of {source.path} has changed since then, or is gone: the training "
-            "goes on with what was prepared of it")
+        started = (source.path / "manifest.json").stat().st_mtime
+        reason = explain_change(config.data, started)
+        say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
+            "training goes on with what was prepared of it")
     return replace(start, data=data)
 
 
