@@ -350,10 +350,16 @@ def check_sources(layer: Mapping[str, Any]) -> None:
 
 
 def check_column(config: DataConfig) -> None:
-    """Raise UserError for a data.column where no file has columns."""
+    """Raise UserError for a data.column where no file has columns.
+
+    Not for files that are not there: whoever reads them says so.
+    """
     paths: list[str] = []
     if config.source == "files":
-        files, _ = Files(config).find()
+        try:
+            files, _ = Files(config).find()
+        except UserError:
+            return
         paths = [file.path for file in files]
     elif config.source == "url":
         paths = [urlsplit(str(config.url)).path]
