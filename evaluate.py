@@ -39,7 +39,7 @@ with starting(__name__):
     from tqdm import tqdm
 
     from data.dataset import label_text
-    from data.sources import SOURCES, DataConfig
+    from data.sources import SOURCES, DataConfig, check_column
     from data.text import Text, open_text
     from files import write_file, write_json
     from gyre import measure
@@ -294,6 +294,7 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
     fields = {name.removeprefix("data."): value for name, value in options.given.items()}
     source = DataConfig(**fields)
     source.check()
+    check_column(source)
     with open_text(source) as text:
         documents = text.counts["documents"]
         noun = "document" if documents == 1 else "documents"

@@ -195,7 +195,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
         chat = read_chat(trained.run.path) if options.chat else None
         which = name_weights(trained.run, options.checkpoint)
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
-    say(f"{trained.run.path}: {which} weights, "
+    say(f"{trained.run.path}: {which}, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
     if options.dtype == "int8":
@@ -209,10 +209,14 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
 def name_weights(run: RunDir, checkpoint: str) -> str:
     """Return which weights of a run are read: without a `best`, its last."""
     if "imported" in run.manifest:
-        return "imported"
+        return "imported weights"
+    best_step = run.checkpoints.saved_step("best")
+    last_step = run.checkpoints.saved_step("last")
+    if checkpoint == "best" and 0 < best_step < last_step:
+        return f"best weights, of step {best_step} of {last_step}"
     if checkpoint == "best" and not run.checkpoints.has_best:
-        return "last"
-    return checkpoint
+        return "last weights"
+    return f"{checkpoint} weights"
 
 
 def warn_if_int8_is_slow(trained: Trained, rows: int, compiled: bool) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.prepare import write_files
-from data.sources import AUTO, SOURCES, DataConfig
+from data.prepare import suitable_val_fraction, write_files
+from data.sources import AUTO, SOURCES, DataConfig, Files, list_names
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import atomic_path, json_sha256, locked, read_json, remove, sha256, writing
@@ -52,32 +52,42 @@ class Prepared:
 
 
 def find_or_prepare(
-    config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False
+    config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False,
+    fit_val_fraction: bool = False,
 ) -> Prepared:
     """Return the prepared data of a configuration. If it is not there, prepare it.
 
     `known` are the settings in the manifest of a run. The data of that run is used while it is
-    there, even if the text has changed since. See `prepare` for `fit_vocabulary` and for what is
-    raised.
+    there, even if the text has changed since. See `prepare` for what is fitted and raised.
     """
     if known is not None:
         for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # `prepare` says why
-        return open_prepared(*locate(config, fit_vocabulary))
-    return prepare(config, fit_vocabulary)
+        data = open_prepared(*locate(config, fit_vocabulary))
+        least = config.val_fraction
+        suitable = suitable_val_fraction(least, data.manifest["text"]["bytes"])
+        # Data with the share of the configuration is taken if this share would be chosen.
+        if not fit_val_fraction or suitable == least:
+            return data
+    with suppress(OSError, UserError):
+        return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
+    return prepare(config, fit_vocabulary, fit_val_fraction)
 
 
-def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
+def prepare(
+    config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False
+) -> Prepared:
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. A folder that does not match its manifest is made again, with a message. If
-    another process prepares the same folder, wait for it. Raises UserError if the text cannot be
-    prepared.
+    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too, and is at
+    least data.val_fraction. A folder that does not match its manifest is made again, with a
+    message. If another process prepares the same folder, wait for it. Raises UserError if the text
+    cannot be prepared.
     """
-    folder, settings = locate(config, fit_vocabulary)
+    folder, settings = locate(config, fit_vocabulary, fit_val_fraction)
     with (writing(folder, "make room or choose another folder with --data.prepared"),
           locked(folder, f"waiting for another process: {folder}")):
         try:
@@ -87,12 +97,14 @@ def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
             message = f"preparing {folder} {again}"
         with atomic_path(folder) as staging:
             staging.mkdir()
-            write_files(config, settings, staging, fit_vocabulary, message)
+            write_files(config, settings, staging, fit_vocabulary, fit_val_fraction, message)
             remove(folder)
         return open_prepared(folder, settings)
 
 
-def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict[str, Any]]:
+def locate(
+    config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False
+) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     # While unset, later options are left out, so that folders from before them are still found.
@@ -105,6 +117,8 @@ def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict
         settings["text"] = json_sha256(text)[:12]
     if fit_vocabulary:
         settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"
+    if fit_val_fraction:
+        settings["val_fraction"] = f"{AUTO}, at least {config.val_fraction}"
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
         if not files:
@@ -148,6 +162,18 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
     except (OSError, UserError):
         return True
     return settings["text"] != known["text"]
+
+
+def explain_change(config: DataConfig, since: float) -> str:
+    """Return " (...)", which names what is gone or newer than `since`, in seconds, or else ""."""
+    if config.source != "files":
+        return ""
+    try:
+        files, _ = Files(config).find()
+        newer = [file.name for file in files if os.stat(file.path).st_mtime > since]
+    except (OSError, UserError) as error:
+        return f" ({error})"
+    return f" (changed after the run was started: {list_names(newer)})" if newer else ""
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
@@ -198,11 +224,14 @@ class TokenDataset:
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // seq_len
-        least = 2 if path.stem == "val" else seq_len + 1  # `windows` fills a short row up
+        least = seq_len + 1
+        advice = "a smaller --data.seq_len"
+        if path.stem == "val":
+            least = 2  # `windows` fills a short row up
+            advice = "a larger --data.val_fraction (equal documents are in the same split)"
         if self.n_tokens < least:
             raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and needs {least} "
-                            "or more: give more text, or a smaller --data.seq_len (for val, a "
-                            "larger --data.val_fraction; equal documents are in the same split)")
+                            f"or more: give more text, or {advice}")
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""

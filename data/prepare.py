@@ -16,6 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
@@ -24,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, LeftOut
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
@@ -32,26 +33,37 @@ from files import json_sha256, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 20  # characters of the blocks that are encoded at a time
+# Where data.val_fraction is fitted: fewer bytes choose the best weights by chance, and training
+# would lack more than this share of a short text.
+LEAST_HELD_OUT = 4000
+MOST_HELD_OUT = 0.1
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 def write_files(
-    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool, message: str
+    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool,
+    fit_val_fraction: bool, message: str,
 ) -> None:
     """Prepare the text of `config` into an empty folder. The manifest comes last.
 
     `message` is printed once some text was read: a text that is refused has an error only.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. Raises UserError if the text cannot be prepared.
+    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too, and is at
+    least data.val_fraction. Raises UserError if the text cannot be prepared.
     """
     if config.second_val and config.val_fraction >= 0.5:
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
-        text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file, message)
+        text, spans, hashes = copy_source(config, file, message)
+        chosen: dict[str, Any] = {}
+        if fit_val_fraction:
+            val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
+            config = replace(config, val_fraction=val_fraction)
+            chosen["val_fraction"] = val_fraction
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
@@ -71,6 +83,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
+        **chosen,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
@@ -106,7 +119,8 @@ def train_tokenizer(
         texts = [text for _, text in read_blocks(file, train, "counting tokens")]
         n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
         if n_tokens < config.seq_len:
-            problems.append(f"no row of {config.seq_len} tokens: it has {n_tokens} for training")
+            problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
+                            f"{error.most} pieces the training split has {n_tokens}")
         raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, or let auto choose them: "
                         "--data.vocab_size auto --data.seq_len auto") from None
 
@@ -119,6 +133,12 @@ def suitable_vocabulary(n_bytes: int) -> int:
     """
     suitable = int(33 * n_bytes**0.3)
     return max(SMALLEST_VOCABULARY, suitable // 64 * 64)
+
+
+def suitable_val_fraction(least: float, n_bytes: int) -> float:
+    """Return which share to hold out of so many bytes: `least`, or more of a short text."""
+    wanted = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
+    return max(least, min(wanted, MOST_HELD_OUT))
 
 
 def count_bytes(spans: np.ndarray) -> int:
@@ -138,43 +158,111 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
     return tokenizer
 
 
+def copy_source(
+    config: DataConfig, file: BinaryIO, message: str | None = None
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Write the text of `config` to `file`; the rest is as in `copy_text`."""
+    return copy_parts(SOURCES[config.source](config).parts(), file, message)
+
+
 def copy_text(
-    documents: Iterable[Iterable[str]], file: BinaryIO, message: str | None = None
+    documents: Iterable[Iterable[str]], file: BinaryIO
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Write all documents to `file`, one after another; empty ones are skipped.
 
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256. `message` is printed when the first text was read.
+    bits of its SHA-256.
     """
-    spans = array("q")
-    hashes = array("Q")
-    characters = 0
-    has_text = False
-    whole = hashlib.sha256()
+    return copy_parts([documents], file)
+
+
+def copy_parts(
+    parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Write the documents of all parts to `file`, without the parts that raise LeftOut.
+
+    `message` is printed when the first text was read; the rest is as in `copy_text`.
+    """
+    copied = CopiedText(file)
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
-        for document in documents:
-            digest = hashlib.sha256()
-            start = file.tell()
-            for piece in document:
-                if message is not None:
-                    say(message)
-                    message = None
-                data = piece.encode()
-                digest.update(data)
-                whole.update(data)
-                characters += len(piece)
-                if not has_text:
-                    has_text = not piece.isspace()
-                file.write(data)
-                bar.update(len(data))
-            if file.tell() > start:
-                spans.extend((start, file.tell()))
-                hashes.append(int.from_bytes(digest.digest()[:8]))
-    if not has_text:
+        for part in parts:
+            before = copied.mark()
+            try:
+                for document in part:
+                    for piece in document:
+                        if message is not None:
+                            say(message)
+                            message = None
+                        bar.update(copied.add(piece))
+                    copied.end_document()
+            except LeftOut:
+                copied.go_back(before)
+    if not copied.counts.has_text:
         raise UserError("there is no text to prepare: every document is empty")
-    counts = {"sha256": whole.hexdigest(), "documents": len(hashes), "bytes": spans[-1],
-              "characters": characters}
-    return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
+    file.truncate()  # of the part that was left out last
+    counts = {"sha256": copied.counts.sha256.hexdigest(), "documents": len(copied.hashes),
+              "bytes": copied.spans[-1], "characters": copied.counts.characters}
+    return counts, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
+
+
+@dataclass
+class Counts:
+    """What a copied text has so far."""
+
+    documents: int = 0
+    bytes: int = 0
+    characters: int = 0
+    has_text: bool = False
+    """Whether there is anything but white space."""
+    sha256: Any = field(default_factory=hashlib.sha256)
+
+
+class CopiedText:
+    """A text that is written to a file, document by document."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.spans = array("q")
+        self.hashes = array("Q")
+        self.counts = Counts()
+        self.digest = hashlib.sha256()  # of the document that is being written
+        self.start = 0  # of this document
+
+    def add(self, piece: str) -> int:
+        """Write a piece of a document, and return its bytes."""
+        data = piece.encode()
+        self.digest.update(data)
+        self.file.write(data)
+        counts = self.counts
+        counts.sha256.update(data)
+        counts.characters += len(piece)
+        counts.bytes += len(data)
+        if not counts.has_text:
+            counts.has_text = not piece.isspace()
+        return len(data)
+
+    def end_document(self) -> None:
+        """Note where a document has ended, unless it is empty."""
+        end = self.counts.bytes
+        if end > self.start:
+            self.spans.extend((self.start, end))
+            self.hashes.append(int.from_bytes(self.digest.digest()[:8]))
+            self.counts.documents += 1
+        self.digest = hashlib.sha256()
+        self.start = end
+
+    def mark(self) -> Counts:
+        """Return a copy of the counts, to which `go_back` can return."""
+        return replace(self.counts, sha256=self.counts.sha256.copy())
+
+    def go_back(self, before: Counts) -> None:
+        """Forget what was written after `before`."""
+        self.counts = before
+        self.digest = hashlib.sha256()
+        self.start = before.bytes
+        self.file.seek(before.bytes)
+        del self.spans[2 * before.documents :]
+        del self.hashes[before.documents :]
 
 
 class DelayedBar(tqdm):
@@ -222,8 +310,19 @@ def split_text(
         if fits or config.source == "stdlib":
             return spans[~held_out], spans[held_out], hashes[~held_out]
         say(f"note: validation gets the end of {whole}, {config.val_fraction:.1%} of it: the "
-            f"whole documents drawn for it would have been {share:.1%}")
+            f"whole documents drawn for it would have been {share:.1%}{advise_split(config)}")
     return hold_out_end(file, spans, hashes, config.val_fraction)
+
+
+def advise_split(config: DataConfig) -> str:
+    """Return how to hold out something of every file, where the end of the text is held out."""
+    advice = ""
+    if config.source == "files":
+        advice = ". Of several files, that is the last, by which alone the best weights are chosen"
+    if config.source == "files" and config.separator is None:
+        advice += (". To hold out parts of all, divide files of plain text into documents, as "
+                   "--data.separator $'\\n\\n' does at blank lines")
+    return advice
 
 
 def hold_out_end(

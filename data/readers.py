@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, groupby
@@ -188,16 +187,16 @@ def longest_list(start: str) -> str | None:
     return max(lengths, key=lambda key: lengths[key], default=None)
 
 
-def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
+def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
     """Return the text files in a folder and its subfolders, the others, and outputs of gyre.
 
-    The text files are sorted, the others counted by suffix, and the outputs described. What is not
+    The text files are sorted, the others grouped by suffix, and the outputs described. What is not
     entered is outputs below `folder`, links to folders, which are described too, hidden folders,
     and folders of software; hidden files are not counted. A file without a suffix is a text file if
     its first bytes are text.
     """
     texts: list[str] = []
-    others: Counter[str] = Counter()
+    others: dict[str, list[str]] = {}
     outputs: set[str] = set()
     for parent, subfolders, names in os.walk(folder):
         entered = []
@@ -223,7 +222,7 @@ def list_folder(folder: str) -> tuple[list[str], Counter[str], set[str]]:
             if is_text:
                 texts.append(path)
             else:
-                others[kind] += 1
+                others.setdefault(kind, []).append(path)
     return sorted(texts, key=lambda path: Path(path).parts), others, outputs
 
 
@@ -258,6 +257,10 @@ def begins_as_text(path: str) -> bool:
 # --- bytes ----------------------------------------------------------------------------------------
 
 
+class NotUTF8(UserError):
+    """A file has bytes that are no UTF-8."""
+
+
 @contextmanager
 def reading(name: str, advice: str = "") -> Iterator[None]:
     """Turn any error of reading a text into a UserError, which ends with `advice`."""
@@ -275,7 +278,7 @@ def open_file(path: str) -> Iterator[io.BufferedReader]:
     """Yield the bytes of a file, decompressed. The first bytes tell whether it is compressed,
     because browsers unpack a file and keep its name.
 
-    Raises UserError if they show that it is no UTF-8.
+    Raises NotUTF8 if they show that it is none.
     """
     with open(path, "rb") as packed, unpack(packed) as file:
         check_head(file.peek(HEAD)[:HEAD])
@@ -297,22 +300,22 @@ def unpack(file: io.BufferedReader) -> io.BufferedReader:
 
 
 def check_head(head: bytes) -> None:
-    """Raise UserError if the first bytes of a file show that it is no UTF-8."""
+    """Raise NotUTF8 if the first bytes of a file show that it is no UTF-8."""
     for signature, what, advice in SIGNATURES:
         if head.startswith(signature):
-            raise UserError(f"it is {what}: {advice}")
+            raise NotUTF8(f"it is {what}: {advice}")
     if head[257:262] == b"ustar":
-        raise UserError(f"it is a tar archive: {UNPACK}")
+        raise NotUTF8(f"it is a tar archive: {UNPACK}")
     # In UTF-16, a space and each Latin letter have a NUL, always in the same half.
     nuls = head.count(0)
     if nuls >= max(2, len(head) // 20) and nuls in (head[0::2].count(0), head[1::2].count(0)):
         order = "BE" if head[0::2].count(0) else "LE"
-        raise UserError(f"it is UTF-16 without a byte order mark: {UTF_8.format(f'UTF-16{order}')}")
+        raise NotUTF8(f"it is UTF-16 without a byte order mark: {UTF_8.format(f'UTF-16{order}')}")
 
 
 def not_utf8(
     error: UnicodeDecodeError, place: str, before: str = "", is_ascii: bool = True
-) -> UserError:
+) -> NotUTF8:
     """Return the error for bytes that are no UTF-8; `place` says where they are.
 
     `before` is the end of the text before those that were decoded; `is_ascii` says whether all of
@@ -322,16 +325,16 @@ def not_utf8(
     start = error.start
     byte = f"the byte 0x{data[start]:02x} {place} is not UTF-8"
     if b"\0" in data[:HEAD]:
-        return UserError(f"{byte}, and there are NULs, so it is no text: leave it out")
+        return NotUTF8(f"{byte}, and there are NULs, so it is no text: leave it out")
     before += data[:start].decode().removeprefix("\ufeff")
     if not (is_ascii and before.isascii()):
-        return UserError(f"{byte}, but the text before it is, so a part of it is damaged or has "
-                         "another encoding: mend that part, or drop such bytes with iconv -c -f "
-                         "UTF-8 -t UTF-8 FILE > NEW")
+        return NotUTF8(f"{byte}, but the text before it is, so a part of it is damaged or has "
+                       "another encoding: mend that part, or drop such bytes with iconv -c -f "
+                       "UTF-8 -t UTF-8 FILE > NEW")
     nearby = before[-NEARBY:] + data[start : start + NEARBY].decode("cp1252", "replace")
-    return UserError(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
-                     f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f CP1252 -t "
-                     "UTF-8 FILE > NEW")
+    return NotUTF8(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
+                   f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f CP1252 -t "
+                   "UTF-8 FILE > NEW")
 
 
 def decode(data: bytes) -> str:
@@ -420,8 +423,38 @@ class NoText(UserError):
     """A table has no text in the column that is read."""
 
 
-def no_text(column: str, columns: Mapping[str, str]) -> NoText:
-    """Return the error for a table of these columns and types, of which `column` is no text."""
+# From columns to their text, one after another: a filter of jq, and the same in Python for a CSV.
+JOIN_COLUMNS = r'{text: [%s] | join("\n")}'
+JOIN_CSV = (
+    r'import csv, json; csv.field_size_limit(2**31 - 1); [print(json.dumps({"text": '
+    r'"\n".join(row[name] or "" for name in %s)})) for row in csv.DictReader('
+    r'open("FILE", encoding="utf-8-sig", newline=""), delimiter=%s)]'
+)
+
+
+def join_columns(names: list[str], delimiter: str | None) -> str:
+    """Return how to join columns of a table; `delimiter` is that of a CSV."""
+    if delimiter is not None:
+        program = JOIN_CSV % (json.dumps(names), json.dumps(delimiter))
+        return f"python -c {shlex.quote(program)} > NEW.jsonl does that"
+    fields = []
+    for name in names:
+        is_plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+        fields.append(f".{name}" if is_plain else f".[{json.dumps(name)}]")
+    program = JOIN_COLUMNS % ", ".join(fields)
+    return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+
+
+def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = None) -> NoText:
+    """Return the error for a table of these columns and types, of which `column` is no text.
+
+    `delimiter` is that of a CSV.
+    """
+    several = [name.strip() for name in column.split(",")]
+    if len(several) > 1 and all(name in columns for name in several):
+        return NoText(f"data.column takes one column, not {column!r}: write these columns of each "
+                      "row as one text into a .jsonl file with a column 'text'; "
+                      f"{join_columns(several, delimiter)}")
     for chat in ("messages", "conversations"):
         if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
             return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
@@ -538,7 +571,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         try:
             names = next(rows, [])
             if names and column not in names:
-                raise no_text(column, dict.fromkeys(names, "str"))
+                raise no_text(column, dict.fromkeys(names, "str"), delimiter)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 if any(fields[len(names) :]):

@@ -8,12 +8,14 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import sysconfig
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 from urllib.parse import urlsplit
 
 from data.bpe import SMALLEST_VOCABULARY
@@ -21,8 +23,11 @@ from data.readers import (
     CODE,
     COMPRESSED,
     PLAIN,
+    REFUSED,
     TABLES,
     NoText,
+    NotUTF8,
+    begins_as_text,
     check_kind,
     file_kind,
     import_datasets,
@@ -69,7 +74,7 @@ class DataConfig:
     files: list[str] | None = None
     """Files, folders and globs: plain text, and tables (.jsonl, .ndjson, .csv, .tsv, .parquet); all
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
-    times. They replace whatever the source was."""
+    times. They replace the text of a configuration file, whatever its source is."""
     url: str | None = None
     """Address of such a file. It is fetched once. Makes url of the source stdlib."""
     sha256: str | None = None
@@ -98,7 +103,8 @@ class DataConfig:
     configuration has."""
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
-    less than half or more than twice as much of it."""
+    less than half or more than twice as much of it. Of another text than that of the configuration
+    it is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
     second_val: bool = False
     """Hold out a second part, to validate on it, and leave the first one out. It is as large if
     whole documents are held out, and else this share of what the first one leaves. Settings can
@@ -146,6 +152,13 @@ class Source:
         Raises UserError if the source is missing, empty, not UTF-8, or does not answer.
         """
         raise NotImplementedError
+
+    def parts(self) -> Iterator[Iterable[Iterable[str]]]:
+        """Yield the documents in parts, which are read one after the other.
+
+        A part that raises LeftOut is no part of the text: forget what it has given.
+        """
+        yield self.documents()
 
     def fingerprint(self) -> Any:
         """Return a value that changes when the text does, without reading the text.
@@ -198,30 +211,37 @@ class Files(Source):
 
     options = ("files", "column", "separator")
 
-    def find(self) -> tuple[list["TextFile"], list[str]]:
-        """Return the files, those of a glob or folder sorted, and a note on each folder.
+    def find(self) -> tuple[list["TextFile"], list["Search"]]:
+        """Return the files, those of a glob or folder sorted, and what was found in each of these.
 
         A file is returned once, however many links lead to it. Raises UserError for a name that
         leads to no file, and for files that are no text by their name.
         """
         files: dict[str, TextFile] = {}
-        notes: list[str] = []
+        searches: list[Search] = []
         for pattern in map(os.path.expanduser, self.config.files or ()):
-            is_folder = os.path.isdir(pattern)
-            if is_folder:
-                paths, note = search_folder(pattern)
-                notes.append(note)
+            search = search_files(pattern)
+            if search.is_named:
+                search_of_file = None
             else:
-                paths = match_files(pattern)
-            for path in paths:
-                file = files.setdefault(os.path.realpath(path), TextFile(path, path, is_folder))
-                file.in_folder &= is_folder
-        return list(files.values()), notes
+                searches.append(search)
+                search_of_file = search
+            for path in search.paths:
+                new = TextFile(path, path, search.is_folder, search_of_file)
+                file = files.setdefault(os.path.realpath(path), new)
+                file.in_folder &= search.is_folder
+                if search.is_named:
+                    file.search = None
+        for file in files.values():
+            if file.search is not None:
+                file.search.n_files += 1
+        return list(files.values()), searches
 
     def fingerprint(self) -> Any:
         entries = []
         for file in self.find()[0]:
             stat = os.stat(file.path)
+            # Those that turn out not to be UTF-8 are among them: once mended, they are read.
             entry = [str(Path(file.path).resolve()), stat.st_size, stat.st_mtime_ns]
             if file_kind(file.path) in ONCE_PLAIN:
                 entry.append("rows")
@@ -229,10 +249,16 @@ class Files(Source):
         return entries
 
     def documents(self) -> Iterator[Iterable[str]]:
-        files, notes = self.find()
-        for note in notes:
-            say(f"note: {note}")
-        yield from read_files(files, self.config)
+        yield from chain.from_iterable(self.parts())
+
+    def parts(self) -> Iterator[Iterable[Iterable[str]]]:
+        files, searches = self.find()
+        notes = Notes(self.config)
+        for file in files:
+            yield read_file(file, notes)
+        for search in searches:
+            search.say()
+        notes.say()
 
 
 class Url(Source):
@@ -268,7 +294,9 @@ class Url(Source):
                 if digest not in (None, fetched):
                     raise UserError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}: "
                                     "correct data.sha256, or find the file that has it")
-        yield from read_files([TextFile(str(path), url)], self.config)
+        notes = Notes(self.config)
+        yield from read_file(TextFile(str(path), url), notes)
+        notes.say()
 
 
 class Hub(Source):
@@ -311,6 +339,37 @@ def check_commit(revision: str | None, rows: Any) -> None:
             raise ValueError(f"there is no copy of commit {revision}")
 
 
+def check_sources(layer: Mapping[str, Any]) -> None:
+    """Raise UserError if options that are given together, by dotted name, name two texts.
+
+    In different layers, the later one replaces the earlier one.
+    """
+    named = [f"data.{name}" for name in ("files", "url", "hub") if layer.get(f"data.{name}")]
+    if len(named) > 1:
+        raise UserError(f"{' and '.join(named)} are different texts: leave one of them out")
+
+
+def check_column(config: DataConfig) -> None:
+    """Raise UserError for a data.column where no file has columns.
+
+    Not for files that are not there: whoever reads them says so.
+    """
+    paths: list[str] = []
+    if config.source == "files":
+        try:
+            files, _ = Files(config).find()
+        except UserError:
+            return
+        paths = [file.path for file in files]
+    elif config.source == "url":
+        paths = [urlsplit(str(config.url)).path]
+    has_columns = config.source == "hub" or any(file_kind(path) in TABLES for path in paths)
+    if not has_columns and config.column != DataConfig.column:
+        tables = ", ".join(sorted(TABLES))
+        raise UserError(f"data.column {config.column} has no effect on plain text, only on tables "
+                        f"({tables}): leave it out")
+
+
 def match_files(pattern: str) -> list[str]:
     """Return the file of this name, or else those that the glob matches, sorted.
 
@@ -323,6 +382,10 @@ def match_files(pattern: str) -> list[str]:
     if not paths:
         address = re.match("https?://", pattern)
         hint = f": did you mean --data.url {pattern}?" if address else ""
+        parts = [part.strip() for part in pattern.split(",")]
+        if len(parts) > 1 and all(os.path.exists(part) for part in parts):
+            several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
+            hint = f": did you mean {several}?"
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
         if not os.path.exists(path):
@@ -332,24 +395,94 @@ def match_files(pattern: str) -> list[str]:
     return paths
 
 
-def search_folder(folder: str) -> tuple[list[str], str]:
-    """Return the text files in a folder, and a note on how many these are.
+def search_files(pattern: str) -> "Search":
+    """Return what a name leads to: a file, or the text files in a folder, or those of a glob.
 
-    Raises UserError if there is none.
+    Raises UserError if there is none, or if a file is no text by its name.
     """
-    paths, others, outputs = list_folder(folder)
-    frequent = sorted(others.items(), key=lambda item: (-item[1], item[0]))[:5]
-    suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
-    left_out = ", ".join(suffixes + sorted(outputs))
+    if not os.path.isdir(pattern):
+        paths = match_files(pattern)
+        return Search(pattern, paths, is_named=os.path.exists(pattern))
+    paths, others, outputs = list_folder(pattern)
+    search = Search(pattern, paths, others, sorted(outputs), is_folder=True)
     if not paths:
+        left_out = search.describe_others()
         rest = f", and has {left_out}" if left_out else ""
-        raise UserError(f"--data.files {folder} is a folder without text files{rest}")
-    rest = f" (left out: {left_out})" if left_out else ""
-    total = len(paths) + others.total()
-    share = f"{len(paths)} files of {total} are read"
-    if len(paths) == 1:
-        share = f"1 file of {total} is read"
-    return paths, f"{folder}: {share}{rest}"
+        rest += search.advise_others()
+        raise UserError(f"--data.files {pattern} is a folder without text files{rest}")
+    return search
+
+
+class LeftOut(UserError):
+    """A file in a folder, or of a glob, is not UTF-8."""
+
+
+@dataclass
+class Search:
+    """The files that a name in data.files leads to."""
+
+    pattern: str
+    paths: list[str]
+    others: dict[str, list[str]] = field(default_factory=dict)
+    """Files in a folder that are no text by their names, by suffix."""
+    outputs: list[str] = field(default_factory=list)
+    """What else is in the folder and not read."""
+    is_folder: bool = False
+    is_named: bool = False
+    """Whether the name is that of a file."""
+    n_files: int = 0
+    """The files that are read for this search, and were not found before."""
+    not_utf8: list[str] = field(default_factory=list)
+    """Those of them that turned out not to be UTF-8."""
+
+    def leave_out(self, name: str, error: NotUTF8) -> NoReturn:
+        """Count a file that is not UTF-8. Raises LeftOut, or UserError if all files are so."""
+        self.not_utf8.append(name)
+        if self.n_files == 1:
+            raise error
+        if len(self.not_utf8) == self.n_files:
+            raise UserError(f"--data.files {self.pattern} has no file to read: "
+                            f"{self.describe_not_utf8()}")
+        raise LeftOut(str(error))
+
+    def describe_others(self) -> str:
+        """Return what in a folder is left out by its name."""
+        counts = {kind: len(paths) for kind, paths in self.others.items()}
+        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:5]
+        suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
+        return ", ".join(suffixes + self.outputs)
+
+    def describe_not_utf8(self) -> str:
+        """Return which files are not UTF-8, and how to convert one."""
+        files = "1 file is" if len(self.not_utf8) == 1 else f"{len(self.not_utf8):,} files are"
+        return (f"{files} not UTF-8: {list_names(self.not_utf8)}; "
+                "iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older Windows programs, "
+                "and --data.files FILE says what is wrong with one")
+
+    def advise_others(self) -> str:
+        """Return how to read the files of the most frequent suffix that is unknown and is text."""
+        for kind, paths in sorted(self.others.items(), key=lambda item: (-len(item[1]), item[0])):
+            is_unknown = kind != "" and kind not in REFUSED
+            if is_unknown and paths[0].endswith(kind) and begins_as_text(paths[0]):
+                pattern = os.path.join(glob.escape(self.pattern), "**", f"*{kind}")
+                return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
+        return ""
+
+    def say(self) -> None:
+        """Print how many files are read, if it is a folder or if some are left out."""
+        if not self.is_folder and not self.not_utf8:
+            return
+        n_read = len(self.paths) - len(self.not_utf8)
+        total = len(self.paths) + sum(map(len, self.others.values()))
+        share = f"{n_read} files of {total} are read"
+        if n_read == 1:
+            share = f"1 file of {total} is read"
+        left_out = self.describe_others()
+        rest = f" (left out: {left_out})" if left_out else ""
+        if self.not_utf8:
+            rest += f"; {self.describe_not_utf8()}"
+        rest += self.advise_others()
+        say(f"note: {self.pattern}: {share}{rest}")
 
 
 @dataclass
@@ -360,7 +493,20 @@ class TextFile:
     name: str
     """What errors and notes call it."""
     in_folder: bool = False
-    """Whether the user named its folder, and not this file."""
+    """Whether the user named its folder, and not this file or a glob."""
+    search: Search | None = None
+    """The folder or glob that has led to it. None: the user named this file."""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Name the file in every error. One that is not UTF-8 is left out of a folder or glob."""
+        try:
+            with reading(self.name):
+                yield
+        except NotUTF8 as error:
+            if self.search is None:
+                raise
+            self.search.leave_out(self.name, error)
 
 
 @dataclass
@@ -440,26 +586,24 @@ def list_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def read_files(files: Iterable[TextFile], config: DataConfig) -> Iterator[Iterable[str]]:
-    """Yield the documents of files, and then print the notes on them.
+def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
+    """Yield the documents of a file.
 
     A document is a row of a table, or the text between two separators, or else a whole text file.
     """
-    notes = Notes(config)
-    for file in files:
-        if file_kind(file.path) in TABLES:
-            yield from read_table(file, notes)
-        elif config.separator is None:
-            yield read_plain(file, notes)
-        else:
-            yield from split_documents(read_plain(file, notes), config.separator)
-    notes.say()
+    separator = notes.config.separator
+    if file_kind(file.path) in TABLES:
+        yield from read_table(file, notes)
+    elif separator is None:
+        yield read_plain(file, notes)
+    else:
+        yield from split_documents(read_plain(file, notes), separator)
 
 
 def read_table(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
     """Yield the text of each row. A table without such texts is left out of a folder."""
     try:
-        with reading(file.name):
+        with file.reading():
             yield from read_column(read_rows(file.path, notes.config.column), notes)
     except NoText:
         if not file.in_folder:
@@ -475,7 +619,7 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     is_first = True
     longest_start = len(notes.config.separator or "x") - 1
     before = ""  # the end of the text before, in which a separator may begin
-    with reading(file.name):
+    with file.reading():
         for piece in read_text(file.path):
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
                 notes.pages.append(file.name)

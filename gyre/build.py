@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from data.dataset import find_or_prepare, has_changed
+from data.dataset import explain_change, find_or_prepare, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
@@ -41,6 +41,8 @@ from model.transformer import Transformer
 # Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
 # byte, 110,000 (400 kB) at 1.4 (docs/benchmarks.md).
 LITTLE_TEXT = 50_000
+# The loss of fewer validation tokens is too uncertain to tell which weights are the best.
+FEW_VAL_TOKENS = 500
 # How long the rate of the first steps is measured, for train.minutes.
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
@@ -85,10 +87,11 @@ def prepare_data(start: Start, world: World) -> Start:
     check_start(start, world)
     config = start.config
     source = start.source
-    fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
+    fitted = start.draft.fitted if start.draft is not None else frozenset()
     run_settings = source.manifest["settings"] if source else None
     # If it has to be prepared, one of several processes does it, and the others wait.
-    data = find_or_prepare(config.data, run_settings, fits_vocabulary)
+    data = find_or_prepare(config.data, run_settings, "data.vocab_size" in fitted,
+                           "data.val_fraction" in fitted)
     if source and source.manifest["files"] != data.manifest["files"]:
         # What was prepared for the run is gone, and the text makes other token ids.
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
@@ -98,8 +101,10 @@ def prepare_data(start: Start, world: World) -> Start:
         return replace(start, config=config, data=data, chosen=chosen)
     if source and run_settings and world.is_main and has_changed(config.data, run_settings):
         # What was prepared for the run is still there.
-        say(f"note: the text of {source.path} has changed since then, or is gone: the training "
-            "goes on with what was prepared of it")
+        started = (source.path / "manifest.json").stat().st_mtime
+        reason = explain_change(config.data, started)
+        say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
+            "training goes on with what was prepared of it")
     return replace(start, data=data)
 
 
@@ -411,8 +416,11 @@ def print_setup(start: Start, setup: Setup) -> None:
     little = ""
     if n_tokens < LITTLE_TEXT:
         little = ". This is little text: expect fragments of it, and hardly a new sentence"
+    n_val_tokens = setup.val_data.n_tokens
+    if n_val_tokens < FEW_VAL_TOKENS:
+        little += ". So few tokens for validation choose the best weights almost by chance"
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
-        f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
+        f"{n_val_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
     compute = setup.compute
     duration = ""
     if compute.seconds is not None:

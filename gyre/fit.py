@@ -1,8 +1,9 @@
 """Fit the numbers of a configuration to its text: what `auto` stands for.
 
 A configuration file has the numbers that suit its own text. If a later file or the command line
-names another text, they become limits, and what suits that text is chosen below them. A number that
-is given together with the text, or after it, is kept.
+names another text, they become limits, and what suits that text is chosen below them; only
+data.val_fraction may become larger. A number that is given together with the text, or after it, is
+kept.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from data.prepare import MOST_HELD_OUT
 from data.sources import AUTO
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
@@ -17,8 +19,8 @@ from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
 Layer = dict[str, Any]
 """Values by dotted name."""
 
-FITTED = ("data.vocab_size", "data.seq_len", "train.steps", "optim.warmup_steps",
-          "train.eval_interval")
+FITTED = ("data.vocab_size", "data.seq_len", "data.val_fraction", "train.steps",
+          "optim.warmup_steps", "train.eval_interval")
 FITTED_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
 TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
         "data.hub_revision")
@@ -53,13 +55,17 @@ class Draft:
         if not self.fitted:
             return limits, []
         train_tokens = manifest["train"]["tokens"]
-        numbers: dict[str, int] = {}
+        numbers: dict[str, int | float] = {}
         if "data.vocab_size" in self.fitted:
             numbers["data.vocab_size"] = manifest["vocab_size"]
         seq_len = limits.data.seq_len
         if "data.seq_len" in self.fitted:
             seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
             numbers["data.seq_len"] = seq_len
+        least = limits.data.val_fraction
+        val_fraction = manifest.get("val_fraction", least)
+        if "data.val_fraction" in self.fitted and val_fraction != least:
+            numbers["data.val_fraction"] = val_fraction
         if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
             steps = limits.train.steps
             if "train.steps" in self.fitted:
@@ -98,6 +104,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     values = reading.values
     fitted = reading.fitted
     kept = reading.kept
+    if values["data.val_fraction"] >= MOST_HELD_OUT:
+        fitted.discard("data.val_fraction")
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]

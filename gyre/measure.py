@@ -385,7 +385,10 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
                         "with --data.files")
     tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
                  if name.startswith("tokenizer")]
-    split = [manifest["settings"].get(key) for key in ("val_fraction", "second_val")]
+    settings = manifest["settings"]
+    # The share that was chosen for a text, where the settings have "auto".
+    val_fraction = manifest.get("val_fraction", settings.get("val_fraction"))
+    split = [val_fraction, settings.get("second_val")]
     # Versions of gyre have split few documents differently, which the settings do not show.
     held_out = manifest.get("val", {})
     split += [held_out.get(key) for key in ("documents", "bytes")]

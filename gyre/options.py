@@ -28,7 +28,7 @@ import msgspec
 import yaml
 
 from data.readers import PLAIN, TABLES, file_kind
-from data.sources import AUTO, DataConfig, Fitted
+from data.sources import AUTO, DataConfig, Fitted, check_sources
 from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
 from gyre.optim import OptimConfig
@@ -304,17 +304,18 @@ OPTIONS = MappingProxyType(list_options(Config))
 # Words of other repositories for our options.
 HABITS = {
     "data.files": "data data_dir data_path dataset input text train_file",
-    "data.seq_len": "block_size context_length ctx_len max_seq_len seq_length sequence_length",
+    "data.seq_len": "block_size context context_length ctx_len max_seq_len seq_length "
+                    "sequence_length",
     "data.vocab_size": "n_vocab vocab vocab_size",
     "init_from": "model_name_or_path pretrained",
-    "log.runs": "out_dir output_dir save_dir",
+    "log.runs": "save_dir",
     "model.dim": "d_model emb_dim hidden_size n_embd",
     "model.hidden_dim": "ffn_dim intermediate_size",
     "model.n_heads": "n_head num_attention_heads num_heads",
     "model.n_kv_heads": "n_kv_head num_key_value_heads",
     "model.n_layers": "depth n_layer num_hidden_layers num_layers",
     "model.theta": "rope_theta",
-    "name": "exp_name run_name wandb_run_name",
+    "name": "exp_name out out_dir output_dir run_name wandb_run_name",
     "optim.final_lr": "min_lr",
     "optim.grad_clip": "clip max_grad_norm",
     "optim.lr": "learning_rate max_lr",
@@ -343,6 +344,8 @@ EXPLAINED = {
     "gradient_accumulation_steps grad_accum":
         "did you mean --train.micro_batch_size? It is the rows of a part, and not the number of "
         "parts",
+    "size model_size":
+        "did you mean --model.dim and --model.n_layers? The number of parameters follows from them",
     "disable_wandb no_wandb report_to use_wandb wandb_log":
         "did you mean --log.wandb disabled?",
 }
@@ -411,6 +414,9 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     """Return what to do about several words after an option of this type."""
     parts = (hint, *get_args(hint))
     if any(get_origin(part) is list for part in parts):
+        spaced = " ".join(values)
+        if os.path.exists(spaced):
+            return f"quote a name with spaces, as in {name} {shlex.quote(spaced)}"
         shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
         as_list = f"give a list, as in {name} '[{shown}]'"
         first = Path(values[0])
@@ -472,6 +478,7 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
                 layer[name] = OPTIONS[name].convert(value)
             elif name not in SECTIONS or value:  # a section may be empty
                 raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
+        check_sources(layer)
         return layer
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
         words = " ".join(str(error).split())
@@ -616,6 +623,7 @@ class Parser(argparse.ArgumentParser):
         for name in list(values):
             if name.startswith("given."):
                 options.given[name.removeprefix("given.")] = values.pop(name)
+        check_sources(options.given)
         return options
 
     def join_values(self, argv: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.dataset import Prepared
-from data.sources import AUTO
+from data.sources import AUTO, check_column
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
@@ -125,6 +125,8 @@ def resolve(argv: list[str], doc: str) -> Start:
         draft = make_draft(*files, given)
     if options.config:
         stem = Path(options.config[0]).stem
+    if "data.column" in given:  # that of a file may be for the text of the file
+        check_column(draft.limits.data)
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
 
 

@@ -43,4 +43,5 @@ def random_weights(config: ModelConfig, seed: int) -> dict[str, Tensor]:
 
 def save_weights(run: RunDir, name: Any, weights: dict[str, Tensor]) -> None:
     """Write a checkpoint that has weights only."""
-    run.checkpoints.save(name, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})
+    run.checkpoints.save(name, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE),
+                         {"step": 0})

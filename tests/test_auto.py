@@ -251,6 +251,12 @@ def test_a_run_that_goes_on_says_how_long_what_is_left_takes(workdir, capfd):
     assert "epochs, about 30 minutes from here" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("share, warns", [("0.1", True), ("0.3", False)])
+def test_few_validation_tokens_are_said_to_choose_by_chance(workdir, capfd, share, warns):
+    build_setup(workdir, f"--data.val_fraction={share}", "--train.compile=false")
+    assert ("choose the best weights almost by chance" in capfd.readouterr().err) is warns
+
+
 @pytest.mark.parametrize("dtype, dtypes", [
     ("auto", [torch.float32, torch.bfloat16]), ("float32", [torch.float32])])
 def test_a_long_training_says_first_about_how_long(workdir, capfd, measured, dtype, dtypes):

@@ -193,6 +193,17 @@ def test_a_text_too_short_for_one_row_names_the_option(tmp_path):
         dataset(path)
 
 
+@pytest.mark.parametrize("name, message", [
+    ("train", "the train split has 1 tokens, and needs 8 or more: give more text, or a smaller "
+              "--data.seq_len"),
+    ("val", "the val split has 1 tokens, and needs 2 or more: give more text, or a larger "
+            "--data.val_fraction (equal documents are in the same split)")])
+def test_the_advice_for_a_short_split_is_its_own(tmp_path, name, message):
+    with pytest.raises(UserError) as caught:
+        dataset(write_ids(tmp_path / f"{name}.bin", [1]))
+    assert str(caught.value) == message
+
+
 def test_one_row_needs_one_token_more(tmp_path):
     assert dataset(write_ids(tmp_path / "x.bin", range(8))).n_windows == 1
 

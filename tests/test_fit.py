@@ -35,6 +35,26 @@ def test_another_text_makes_limits_of_the_numbers_before_it(text):
     assert make_draft(SMALL, text).limits.train.steps == 1350
 
 
+HUNDREDTH = {"data.val_fraction": 0.01}
+
+
+def test_a_share_chosen_for_another_text_is_that_of_the_run():
+    config, chosen = make_draft(SMALL | HUNDREDTH, MINE).fit(manifest(9000) | {"val_fraction": 0.1})
+    assert config.data.val_fraction == 0.1
+    assert "data.val_fraction 0.1" in chosen
+
+
+def test_a_share_that_is_not_raised_is_not_told():
+    config, chosen = make_draft(SMALL | HUNDREDTH, MINE).fit(manifest(9000) | HUNDREDTH)
+    assert config.data.val_fraction == 0.01
+    assert not any("val_fraction" in words for words in chosen)
+
+
+def test_a_share_beside_the_text_is_kept():
+    assert fitted(SMALL | HUNDREDTH, MINE | {"data.val_fraction": 0.02}) == ALL
+    assert fitted(SMALL | HUNDREDTH, MINE) == ALL | {"data.val_fraction"}
+
+
 def test_the_sample_prompt_of_another_text_is_not_kept():
     prompted = SMALL | {"train.sample_prompt": "def "}
     assert make_draft(prompted).limits.train.sample_prompt == "def "

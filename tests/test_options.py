@@ -199,6 +199,17 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_names_one_text(tmp_path):
+    file = write(tmp_path, "{data: {hub: a/b, url: http://c}}")
+    with pytest.raises(UserError, match="data.url and data.hub are different texts"):
+        parse_config("--config", file)
+
+
+def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
+    file = write(tmp_path, "{data: {hub: a/b}}")
+    assert parse_config("--config", file, "--data.files", "c").data.files == ["c"]
+
+
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
@@ -222,7 +233,11 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--train.steps", "Auto"], r"train.steps must be int\|auto, not 'Auto'"),
     (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
-    (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
+    (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files"),
+    (["--data.files", "a", "--data.url", "http://b"],
+     "^data.files and data.url are different texts: leave one of them out$"),
+    (["--data.url", "http://a", "--data.hub", "b/c"], "^data.url and data.hub are different texts"),
+    (["--data.hub", "b/c", "--data.files", "a"], "^data.files and data.hub are different texts")])
 def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
         parse_config(*argv)
@@ -391,6 +406,15 @@ def test_a_glob_that_the_shell_expanded_is_to_be_quoted(tmp_path, monkeypatch):
         "'notes/*.md', or give a list, as in --data.files '[notes/a.md, notes/b.md, ...]'")
 
 
+def test_a_name_with_spaces_is_to_be_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a text", "my own text.txt")
+    parser = Parser(config=True)
+    assert mistake("--data.files", "my", "own", "text.txt", parser=parser) == (
+        "--data.files takes one value, and own follows it: quote a name with spaces, as in "
+        "--data.files 'my own text.txt'")
+
+
 def test_numbers_side_by_side_are_to_be_a_list():
     assert mistake("--train.keep", "3", "5", parser=Parser(config=True)) == (
         "--train.keep takes one value, and 5 follows it: give a list, as in --train.keep '[3, 5]'")
@@ -500,7 +524,9 @@ def test_a_word_too_many_is_to_be_left_out():
     ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("bf16", "train.dtype"),
     ("block_size", "data.seq_len"), ("n_embd", "model.dim"), ("n_layer", "model.n_layers"),
     ("n_head", "model.n_heads"), ("dropout", "model.dropout"), ("device", "train.device"),
-    ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "log.runs"),
+    ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "name"),
+    ("out", "name"), ("output_dir", "name"), ("context", "data.seq_len"),
+    ("model.context", "data.seq_len"), ("model.context_length", "data.seq_len"),
     ("eval_interval", "train.eval_interval"), ("compile", "train.compile"),
     ("prompt", "train.sample_prompt"), ("max_new_tokens", "train.sample_tokens"),
     ("grad_clip", "optim.grad_clip"), ("warmup_iters", "optim.warmup_steps"),
@@ -516,6 +542,8 @@ def test_words_of_other_repositories_lead_to_our_options(habit, ours):
                          "say --train.steps"),
     ("gradient_accumulation_steps", "did you mean --train.micro_batch_size? It is the rows of a "
                                     "part, and not the number of parts"),
+    ("model.size", "did you mean --model.dim and --model.n_layers? The number of parameters "
+                   "follows from them"),
     ("no-wandb", "did you mean --log.wandb disabled?")])
 def test_words_that_no_option_means_quite_are_explained(habit, words):
     message = mistake(f"--{habit}", "3", parser=Parser(config=True))
@@ -618,7 +646,7 @@ def test_every_option_has_a_help():
 @pytest.mark.parametrize("name, ending", [
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
-    ("data.files", "whatever the source was.")])
+    ("data.files", "whatever its source is.")])
 def test_the_help_of_an_option_ends_with_its_default(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 

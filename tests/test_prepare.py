@@ -16,7 +16,13 @@ from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import units
 from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
-from data.prepare import copy_text, hold_out_end, read_blocks, split_text
+from data.prepare import (
+    copy_text,
+    hold_out_end,
+    read_blocks,
+    split_text,
+    suitable_val_fraction,
+)
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -235,6 +241,34 @@ def test_a_single_text_gives_its_last_part_by_characters(
     assert texts(prepared, "val") == [val]
 
 
+@pytest.mark.parametrize("n_bytes, least, share", [
+    (600, 0.01, 0.1), (40_000, 0.01, 0.1), (63_000, 0.01, 0.063), (63_000, 0.3, 0.3),
+    (400_000, 0.01, 0.01), (99_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
+def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share):
+    assert suitable_val_fraction(least, n_bytes) == share
+
+
+def test_a_share_that_is_fitted_is_held_out_and_recorded(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("0123456789" * 3000, encoding="utf-8")
+    made = config(path, val_fraction=0.01)
+    prepared = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert prepared.manifest["val_fraction"] == 0.1
+    assert prepared.manifest["val"]["bytes"] == 3000
+    again = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert again.folder == prepared.folder
+
+
+@pytest.mark.parametrize("size, is_found", [(41_000, True), (30_000, False)])
+def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found):
+    path = tmp_path / "a.txt"
+    path.write_text("0123456789" * (size // 10), encoding="utf-8")
+    made = config(path, val_fraction=0.098)
+    before = find_or_prepare(made, fit_vocabulary=True)
+    after = find_or_prepare(made, fit_vocabulary=True, fit_val_fraction=True)
+    assert (after.folder == before.folder) is is_found
+
+
 @pytest.mark.parametrize("n, val_fraction, least, most", [
     (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.95, 50, 60)])
 def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, least, most):
@@ -274,8 +308,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
 
 @pytest.mark.parametrize("documents, message", [
     ([""], "no text"),
-    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of 256 tokens: it "
-            "has 0 for training. Choose smaller numbers, or let auto choose them")])
+    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of data.seq_len "
+            "256 tokens, because with 260 pieces the training split has 0. Choose "
+            "smaller numbers, or let auto choose them")])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
         prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=60)
@@ -333,7 +368,16 @@ def test_few_documents_give_their_end_in_one_note(capsys):
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
         "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
-        "would have been 54.5%\n")
+        "would have been 54.5%. Of several files, that is the last, by which alone the best "
+        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
+        "as --data.separator $'\\n\\n' does at blank lines\n")
+
+
+def test_the_note_on_the_end_advises_no_second_separator(capsys):
+    options = DataConfig(source="files", files=["x"], val_fraction=0.25, separator="\n\n")
+    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options)
+    assert capsys.readouterr().err.endswith("54.5%. Of several files, that is the last, by which "
+                                            "alone the best weights are chosen\n")
 
 
 @pytest.mark.parametrize("documents, train, val", [

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pytest
 from conftest import run_python
 
 from data import readers
+from data.prepare import copy_source
 from data.readers import split_documents
 from data.sources import SOURCES, DataConfig
 from errors import UserError
@@ -37,6 +39,14 @@ def read(*paths, **options):
     config = DataConfig(files=[str(path) for path in paths], **options)
     config.check()
     return ["".join(document) for document in SOURCES["files"](config).documents()]
+
+
+def copied(*paths, **options):
+    """The text of files and folders as it is prepared."""
+    config = DataConfig(files=[str(path) for path in paths], **options)
+    with io.BytesIO() as file:
+        copy_source(config, file)
+        return file.getvalue().decode()
 
 
 def gz(content):
@@ -270,6 +280,37 @@ def test_chat_rows_are_named_as_such(tmp_path, name, turns):
         read(path, column=name)
 
 
+def join_by_advice(path, folder, column):
+    """The rows that the command in the error for these columns of a table writes."""
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    assert "\n" not in str(error.value)
+    assert f"data.column takes one column, not {column!r}: write these" in str(error.value)
+    (command,) = re.findall("(?:jq|python) -c.* > NEW.jsonl", str(error.value))
+    command = command.replace("FILE", path.name)
+    command = command.replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, cwd=folder, check=True)
+    return read(folder / "NEW.jsonl")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("name", ["completion", "it's"])
+def test_two_columns_of_jsonl_are_joined_as_advised(tmp_path, name):
+    rows = [{"prompt": "Who?", name: "I."}, {"prompt": "caf\u00e9", name: None}]
+    path = write(tmp_path / "qa.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert join_by_advice(path, tmp_path, f"prompt,{name}") == ["Who?\nI.", "caf\u00e9\n"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_two_columns_of_a_csv_are_joined_as_advised(tmp_path, delimiter):
+    rows = [["Date", "Sender", "it's"], ["Mo", "Anna", "hi,\nyou; caf\u00e9"], ["Tu", "Bob"]]
+    path = tmp_path / "chats.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+    joined = join_by_advice(path, tmp_path, "Sender, it's")
+    assert joined == ["Anna\nhi,\nyou; caf\u00e9", "Bob\n"]
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 @pytest.mark.parametrize("row", [
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
@@ -480,8 +521,10 @@ def test_a_folder_leaves_out_what_nobody_means(tmp_path, name, content):
 
 
 def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
-    for name in ("a.txt", "b.md", "c.png", "d.png", "e.json", ".hidden.txt"):
+    for name in ("a.txt", "b.md", "e.json", ".hidden.txt"):
         write(tmp_path / name, "x")
+    for name in ("c.png", "d.png"):
+        write(tmp_path / name, b"\x89PNG")
     write(tmp_path / "program", b"\x7fELF\0\0")
     read(tmp_path)
     left_out = "(left out: 2 .png, 1 without a suffix, 1 .json)"
@@ -559,6 +602,89 @@ def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
     assert read(tmp_path) == ["text"]
     note = f"without a text in column text, and left out: {tmp_path}/b.jsonl"
     assert notes(capsys)[1:] == [note]
+
+
+def test_a_folder_says_how_to_read_files_of_an_unknown_suffix(tmp_path, capsys):
+    for name in ("vim [9]/a.txt", "vim [9]/b.vim", "vim [9]/deep/c.vim", "vim [9]/d.xyz"):
+        write(tmp_path / name, name)
+    for name in "efg":
+        write(tmp_path / f"vim [9]/{name}.bin", b"\0\xff")
+        write(tmp_path / f"vim [9]/{name}.json", "{}")
+    folder = f"{tmp_path}/vim [9]"
+    read(folder)
+    pattern = f"{tmp_path}/vim [[]9]/**/*.vim"
+    assert notes(capsys) == [
+        f"{folder}: 1 file of 10 is read (left out: 3 .bin, 3 .json, 2 .vim, 1 .xyz); "
+        f"to read the .vim files too: --data.files '{pattern}'"]
+    assert read(pattern) == ["vim [9]/b.vim", "vim [9]/deep/c.vim"]
+
+
+LATIN = "caf\u00e9 ".encode("latin-1")
+UTF_16 = "text".encode("utf-16")
+
+
+@pytest.mark.parametrize("pattern", [".", "*"])
+def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path, monkeypatch, capsys, pattern):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    write(tmp_path / "c.txt", UTF_16)
+    write(tmp_path / "d.csv", b"text\nrow\n" + LATIN)
+    write(tmp_path / "e.md", "e")
+    assert copied(pattern) == "ae"
+    (note,) = notes(capsys)
+    assert note.startswith(f"{pattern}: 2 files of 5 are read; 3 files are not UTF-8: ")
+    assert note.replace("./", "").endswith(
+        "b.txt, c.txt, d.csv; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older "
+        "Windows programs, and --data.files FILE says what is wrong with one")
+
+
+def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "PIECE", 4)
+    write(tmp_path / "a.txt", "first")
+    write(tmp_path / "b.txt", b"x" * 40 + LATIN)
+    write(tmp_path / "c.txt", "last")
+    with io.BytesIO() as file:
+        counts, spans, hashes = copy_source(DataConfig(files=[str(tmp_path)]), file)
+        assert file.getvalue() == b"firstlast"
+    assert counts == {
+        "sha256":
+            "6600861c7f8274a2c96894009f212ce368f90fe66296a97ef77f6820bff3ecd0",
+        "documents": 2, "bytes": 9, "characters": 9}
+    assert spans.tolist() == [[0, 5], [5, 9]]
+    assert len(hashes) == 2
+
+
+def test_rows_before_a_bad_byte_are_left_out_too(tmp_path):
+    write(tmp_path / "a.jsonl", b'{"text": "row"}\n{"text": "' + LATIN + b'"}\n')
+    write(tmp_path / "b.txt", "b")
+    assert copied(tmp_path) == "b"
+
+
+def test_a_left_out_file_may_come_last(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    assert copied(tmp_path, separator="f") == "a"
+
+
+def test_a_named_file_that_is_not_utf8_is_an_error_beside_its_folder(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    with pytest.raises(UserError, match="b.txt cannot be read: the byte 0xe9 at offset 3 is not"):
+        copied(tmp_path, tmp_path / "b.txt")
+
+
+def test_a_folder_of_files_none_of_which_is_utf8_is_an_error(tmp_path):
+    for name in "abcd":
+        write(tmp_path / f"{name}.txt", LATIN)
+    with pytest.raises(UserError, match="no file to read: 4 files are not UTF-8: .* and 1 more"):
+        copied(tmp_path)
+
+
+def test_the_only_file_of_a_folder_says_what_is_wrong(tmp_path):
+    write(tmp_path / "a.txt", LATIN)
+    with pytest.raises(UserError, match="a.txt cannot be read: the byte 0xe9 at offset 3 is not"):
+        copied(tmp_path)
 
 
 def test_a_folder_says_that_links_to_folders_are_left_out(tmp_path, capsys):

@@ -386,13 +386,17 @@ def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, capfd):
     with (stopped.parents[1] / "text.txt").open("a", encoding="utf-8") as file:
         file.write("more\n")
     assert exit_code(train.main, "--resume", stopped) == 0
-    assert f"the text of {stopped} {NOTE}" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    file = stopped.parents[1] / "text.txt"
+    assert f"the text of {stopped} {NOTE} (changed after the run was started: {file}): the" in said
 
 
-def test_a_run_without_its_text_takes_what_was_prepared(stopped):
+def test_a_run_without_its_text_takes_what_was_prepared(stopped, capfd):
     folder = stopped.parents[1]
     (folder / "text.txt").unlink()
     assert exit_code(train.main, "--resume", stopped) == 0
+    reason = f"(--data.files {folder / 'text.txt'} matches no file): the training goes on"
+    assert f"{NOTE} {reason}" in capfd.readouterr().err
     assert len(list((folder / "prepared").glob("text-*"))) == 1
 
 

@@ -216,6 +216,16 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         texts(files=str(tmp_path / name))
 
 
+def test_names_joined_by_a_comma_are_to_be_given_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b c.txt", "b")
+    with pytest.raises(UserError) as caught:
+        texts(files="a.txt,b c.txt")
+    assert str(caught.value) == ("--data.files a.txt,b c.txt matches no file: did you mean "
+                                 "--data.files a.txt --data.files 'b c.txt'?")
+
+
 @pytest.mark.parametrize("pattern", ["*.txt", "b.txt"])
 def test_a_link_to_nothing_is_named(tmp_path, monkeypatch, pattern):
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import exit_code, tiny_argv, train_tiny, training_argv
@@ -184,6 +185,29 @@ def test_another_part_of_a_data_set_is_of_the_same_one(base, monkeypatch, option
     monkeypatch.setattr("gyre.start.read_config", lambda _: replace(saved, data=hub))
     data = start("--init-from", base, option, "test").config.data
     assert (data.source, data.hub, data.column) == ("hub", "some/stories", "story")
+
+
+@pytest.mark.parametrize("text", ["--data.files=poem.txt", "--data.url=http://a/b.txt?x=1.csv"])
+def test_a_column_of_plain_text_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    Path("poem.txt").write_text("a poem", encoding="utf-8")
+    with pytest.raises(UserError, match="^data.column Message has no effect on plain text, only"):
+        start(text, "--data.column=Message")
+
+
+def test_a_column_needs_one_table_among_the_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("poem.txt").write_text("a poem", encoding="utf-8")
+    Path("chats.csv.gz").write_bytes(b"")
+    asked = start("--data.files=poem.txt", "--data.files=chats.csv.gz", "--data.column=Message")
+    assert asked.config.data.column == "Message"
+
+
+def test_the_column_of_a_file_may_be_for_its_own_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("poem.txt").write_text("a poem", encoding="utf-8")
+    Path("chats.yaml").write_text("{data: {hub: a/b, column: Message}}", encoding="utf-8")
+    assert start("--config=chats.yaml", "--data.files=poem.txt").config.data.files == ["poem.txt"]
 
 
 def test_the_dropout_of_a_file_is_used(workdir, base, tmp_path):
