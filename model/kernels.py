@@ -41,7 +41,6 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, library, nn
-from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
 P = ParamSpec("P")
@@ -112,6 +111,21 @@ def trains_eagerly(x: Tensor) -> bool:
     return not takes_other_derivatives()
 
 
+def first_derivative_only(backward: Callable[P, R]) -> Callable[P, R]:
+    """Return a `backward` that raises RuntimeError where its own gradient may be asked for.
+
+    PyTorch's `once_differentiable` does not raise if the incoming gradient is a constant, as that
+    of a sum is, and then a part of the second derivative is missing.
+    """
+    @functools.wraps(backward)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.is_grad_enabled():  # by create_graph=True
+            raise RuntimeError("this form has no second derivative: use the plain one")
+        return backward(*args, **kwargs)
+
+    return checked
+
+
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for these operands, or None."""
     choose = choose_for_one_query if xq.shape[2] == 1 else choose_for_many_queries
@@ -145,8 +159,9 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     # `auto` trains in float32 there.
     if torch.compiler.is_compiling():
         return attend_by_products
-    # In long rows, eager products keep too many weights in memory.
-    return attend_by_blocks if xq.shape[2] <= EAGER_MAX_QUERIES else None
+    if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
+        return None
+    return attend_by_blocks if trains_eagerly(xq) else attend_by_products
 
 
 FLASH_CAPABILITY = 8  # of the first cards that have flash attention
@@ -625,22 +640,21 @@ class _AttentionByBlocks(torch.autograd.Function):
         values = xv.reshape(B * H_kv, T, -1)
         out = values.new_empty(*queries.shape[:3], values.shape[-1])  # (N, G, T, D_v)
         all_weights: list[Tensor] = []
-        with torch.autocast(xq.device.type, enabled=False):  # the softmax keeps the dtype
-            for start, stop in cut_queries(T):
-                q = queries[:, :, start:stop].flatten(1, 2)  # (N, Q, D)
-                causal = q.new_full((stop - start, stop), -torch.inf).triu(start + 1)  # (P, S)
-                scores = torch.baddbmm(causal.repeat(H // H_kv, 1), q, keys[:, :stop].mT,
-                                       alpha=D**-0.5)  # (N, Q, S)
-                weights = torch.softmax(scores, -1)
-                block = weights @ values[:, :stop]  # (N, Q, D_v)
-                out[:, :, start:stop] = block.unflatten(1, (-1, stop - start))
-                all_weights.append(weights)
+        for start, stop in cut_queries(T):
+            q = queries[:, :, start:stop].flatten(1, 2)  # (N, Q, D)
+            causal = q.new_full((stop - start, stop), -torch.inf).triu(start + 1)  # (P, S)
+            scores = torch.baddbmm(causal.repeat(H // H_kv, 1), q, keys[:, :stop].mT,
+                                   alpha=D**-0.5)  # (N, Q, S)
+            weights = torch.softmax(scores, -1)
+            block = weights @ values[:, :stop]  # (N, Q, D_v)
+            out[:, :, start:stop] = block.unflatten(1, (-1, stop - start))
+            all_weights.append(weights)
         ctx.save_for_backward(queries, keys, values, *all_weights)
         ctx.n_heads = H
         return out.view(B, H, T, -1)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     # pyrefly: ignore[bad-override]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (gradient,) = gradients
@@ -676,8 +690,8 @@ def cut_queries(n_queries: int) -> list[tuple[int, int]]:
 def attend_by_blocks(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
     """`attend_by_products` for eager training, with a gradient that is written out.
 
-    It keeps only the attention weights, in the inputs' dtype, where automatic differentiation keeps
-    scores and weights in two dtypes, and it adds the gradients of the blocks without a copy.
+    Besides the inputs it keeps the attention weights, in the inputs' dtype, where automatic
+    differentiation keeps them in float32 too, and it adds the gradients of the blocks in place.
     """
     return _AttentionByBlocks.apply(xq, xk, xv)
 
@@ -757,7 +771,7 @@ class _RmsNormOfFewTensors(torch.autograd.Function):
         return (x * scale).mul_(weight)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     # pyrefly: ignore[bad-override]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         (gradient,) = gradients
@@ -794,7 +808,7 @@ class _GateOfFewTensors(torch.autograd.Function):
         return F.silu(x).mul_(y)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     # pyrefly: ignore[bad-override]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (gradient,) = gradients
@@ -847,7 +861,7 @@ class _LossByChunks(torch.autograd.Function):
         return F.nll_loss(log_probabilities, only_class, reduction="sum")
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     # pyrefly: ignore[bad-override]
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (gradient,) = gradients

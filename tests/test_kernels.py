@@ -353,7 +353,7 @@ def choose_attention(length, dtype=torch.bfloat16, mask=None):
     """The form of attention of so many queries and keys."""
     q = randn(2, 6, length, 8).to(dtype)
     kv = randn(2, 2, length, 8).to(dtype)
-    return kernels.choose_attention(q, kv, kv, mask)
+    return kernels.choose_attention(q.requires_grad_(), kv, kv, mask)
 
 
 def test_few_tokens_are_multiplied_plainly(onednn):
@@ -531,6 +531,26 @@ def test_eager_training_computes_the_loss_by_chunks():
 def test_logits_that_nothing_computed_are_not_overwritten():
     logits = randn(1, 3, 48).requires_grad_()
     assert kernels.choose_loss(logits, logits) is None
+
+
+def test_a_functional_gradient_of_attention_is_that_of_pytorch():
+    x = randn(1, 2, 7, 8).bfloat16()
+    found = torch.func.grad(lambda x: attend(x, x, x, None).sum())(x)
+    leaf = x.clone().requires_grad_()
+    kernels.attend_by_products(leaf, leaf, leaf).sum().backward()
+    assert torch.equal(found, leaf.grad)
+
+
+@pytest.mark.parametrize("form", [
+    lambda x: kernels.attend_by_blocks(x, x, x),
+    lambda x: kernels.rms_norm_of_few_tensors(x, torch.ones(8), 1e-5),
+    lambda x: kernels.gate_of_few_tensors(x, x),
+    lambda x: kernels.loss_by_chunks(x[0] * 1, torch.zeros(2, 7, dtype=torch.int64))])
+def test_a_written_out_gradient_refuses_a_second_derivative(form):
+    """Even of a sum, whose own gradient is a constant."""
+    x = randn(1, 2, 7, 8).requires_grad_()
+    with pytest.raises(RuntimeError, match="this form has no second derivative"):
+        torch.autograd.grad(form(x).sum(), x, create_graph=True)
 
 
 def test_a_functional_gradient_of_a_gate_is_that_of_pytorch():
