@@ -82,7 +82,8 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
         wants_mirror = config.log.wandb != "disabled"
-        # There until wandb has the report, so that an interrupted command sends it the next time.
+        # There until the mirror has been tried, so that a command that was interrupted before that
+        # tries it the next time. What fails in wandb is a warning, and not tried again.
         unsent = path / "wandb.unsent"
         if wants_mirror and not (path / "RESULTS.md").exists():
             unsent.touch()
@@ -330,8 +331,8 @@ def run_jobs(
     """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
     trainings then save first.
 
-    Raises UserError where a job failed, its result cannot be kept or a worker does not answer,
-    after the others have saved, and at once where the scheduler has ended.
+    After the others have saved, raises UserError where a job failed or a worker does not answer,
+    and the error of a result that cannot be kept; at once, UserError where the scheduler has ended.
     """
     stopped = False
     silent: set[str] = set()
@@ -370,6 +371,8 @@ def run_jobs(
                 say("\nstopping: the trainings that run save first")
                 stopped = True
     if not_kept:
+        if failures:
+            say(f"error: {first_line(failures[0])}")
         raise not_kept[0]
     if failures:
         raise UserError(first_line(failures[0])) from failures[0]

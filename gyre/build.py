@@ -436,8 +436,10 @@ def print_setup(start: Start, setup: Setup) -> None:
     say(f"device  {describe_devices(setup)}")
     steps = config.train.steps
     if lr_factor(config.optim, steps - 1, steps) > config.optim.final_lr:
+        smaller = "a larger optim.cooldown" if config.optim.schedule == "wsd" else (
+            "fewer optim.warmup_steps")
         say(f"note: no step is left in which the learning rate falls to optim.final_lr "
-            f"{config.optim.final_lr:g}: give more train.steps, or fewer optim.warmup_steps")
+            f"{config.optim.final_lr:g}: give more train.steps, or {smaller}")
 
 
 def format_steps(steps: int) -> str:

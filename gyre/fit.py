@@ -131,6 +131,8 @@ class Layers:
     """The layers, without the values that are `auto`."""
     fitted: set[str] = field(default_factory=set)
     """The options that are chosen later."""
+    timed: set[str] = field(default_factory=set)
+    """Those of them that are chosen later only because of train.minutes."""
     set_by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FITTED, -1))
     """The number of the layer that an option is from."""
     shortens_samples: bool = False
@@ -149,9 +151,11 @@ class Layers:
         if options.get("train.minutes") is not None:
             if options.get("train.steps", AUTO) != AUTO:
                 raise UserError("train.minutes chooses train.steps: leave one of them out")
-            self.fitted.update(FITTED_STEPS)
+            self.timed = set(FITTED_STEPS) - self.fitted
+            self.fitted |= self.timed
         elif options.get("train.steps", AUTO) != AUTO:
             options["train.minutes"] = None  # of an earlier layer
+            self.fitted -= self.timed
         numbers = {name: value for name, value in options.items() if name in FITTED}
         for name, value in numbers.items():
             self.set_by[name] = len(self.kept)

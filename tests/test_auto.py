@@ -328,6 +328,11 @@ def test_a_rate_that_never_falls_is_said(workdir, capfd, options, count):
     assert capfd.readouterr().err.count(words) == count
 
 
+def test_with_wsd_a_longer_cooldown_lets_the_rate_fall(workdir, capfd):
+    build_setup(workdir, "--optim.schedule=wsd", "--train.steps=2", "--optim.warmup_steps=0")
+    assert "give more train.steps, or a larger optim.cooldown" in capfd.readouterr().err
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 

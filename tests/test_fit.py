@@ -179,6 +179,11 @@ def test_a_later_number_of_steps_replaces_minutes():
     assert (config.train.steps, config.train.minutes) == (7, None)
 
 
+def test_minutes_that_are_replaced_fit_nothing():
+    draft = make_draft({"optim.warmup_steps": 100}, {"train.minutes": 5.0}, {"train.steps": 500})
+    assert draft.fit_to_steps(500) == {}
+
+
 def test_later_minutes_replace_a_number_of_steps():
     draft = make_draft({"train.steps": 7}, {"train.minutes": 2.0})
     assert "train.steps" in draft.fitted and draft.limits.train.minutes == 2

@@ -104,7 +104,7 @@ def test_wandb_gets_a_report_once(workdir, tmp_path, report_only):
     assert report_only.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
-def test_a_report_that_wandb_did_not_get_is_sent_again(workdir, tmp_path, report_only):
+def test_a_report_is_sent_again_if_that_was_interrupted(workdir, tmp_path, report_only):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
     report_only.side_effect = [KeyboardInterrupt, None]
     assert exit_code(ablate.main, *argv) == 130
