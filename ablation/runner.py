@@ -192,8 +192,8 @@ def choose_steps(tier: Tier, step_tokens: int) -> Steps:
 
 
 def check_cooldown(config: Config, steps: Steps) -> None:
-    """Raise UserError if an arm has a run without a cooldown, or with one that begins before the
-    end of its warm-up."""
+    """Raise UserError if an arm has a run without a cooldown, or without a step at the full rate
+    between its warm-up and its cooldown."""
     counts = {*steps.horizons}
     if steps.tuning:
         counts.add(steps.tuning)

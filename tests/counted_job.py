@@ -23,6 +23,13 @@ def count_and_wait(train: None, folder: str, job: Job) -> int:
     return os.getpid()
 
 
+def begin_when_told(train: None, folder: str, job: Job) -> None:
+    """Wait until the file `go` is there, and write the name of the job into the file `begun`."""
+    wait_for(Path(folder, "go").exists)
+    with Path(folder, "begun").open("a", encoding="utf-8") as file:
+        file.write(f"{job.name}\n")
+
+
 def wait_and_save(train: None, folder: str, job: Job) -> None:
     """Write the number of the process into the .pid of a job, wait until it is told to stop, and
     leave a .saved."""

@@ -7,12 +7,13 @@ from conftest import error_lines, exit_code
 from random_runs import random_run
 from saved_models import edit_json, export_to, their_folder
 from saved_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
+from small_tokenizers import train_sentencepiece
 from transformers import AutoTokenizer
 
 import generate as script
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from formats.chat import chat_template, encode_chat, read_chat, render_chat
+from formats.chat import Chat, chat_template, encode_chat, read_chat, render_chat
 from gyre.load import load as load_run
 from model.generation import generate
 from model.sampling import Sampling
@@ -188,6 +189,22 @@ def test_a_legacy_sentencepiece_file_chats_as_in_transformers(text, tmp_path):
               eos_token="</s>", legacy=True)
     ours = encode_chat(read_chat(tmp_path), open_tokenizer(tmp_path), text)
     assert ours == their_chat(tmp_path, text)["input_ids"]
+
+
+def test_a_special_token_is_not_cut_where_another_ends(tmp_path):
+    train_sentencepiece(tmp_path, user_defined_symbols="<x>,<x>y")
+    chat = Chat("{{ messages[0].content }}", {})
+    longer = 4  # behind unk, bos, eos and <x>
+    assert encode_chat(chat, open_tokenizer(tmp_path), "<x>y") == [longer]
+
+
+@pytest.mark.parametrize("name", [
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"])
+def test_a_template_can_name_a_special_token(name, tmp_path):
+    save_llama3(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=f"{{{{ {name} }}}}:",
+              **{name: "<t>"})
+    assert render_chat(read_chat(tmp_path), "x") == "<t>:"
 
 
 def test_a_template_without_bos_gets_none(tmp_path):

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 from unittest.mock import Mock
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -140,6 +141,10 @@ def test_a_package_serves_any_number_of_many_rows():
     assert locate(rows=MANY) == locate(rows=MANY + 9)
 
 
+def test_more_rows_than_are_summed_share_no_package_with_fewer():
+    assert locate(rows=MANY) != locate(rows=MANY - 1)
+
+
 @pytest.mark.parametrize("changes", [
     {"rows": 2}, {"rows": MANY}, {"tokens": 6}, {"keys": kernels.LONGEST_SUM + 1}], ids=str)
 def test_other_sizes_have_a_package_of_their_own(changes):
@@ -215,6 +220,15 @@ def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
     assert capsys.readouterr().err == ""
     assert broken.call_count == 1
     assert kept() == []
+
+
+@pytest.mark.parametrize("content, expected", [(b"code", True), (b"c0de", False)])
+def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
+    package = tmp_path / "a.pt2"
+    with ZipFile(package, "w") as archive:
+        archive.writestr("model.cpp", "code")
+    package.write_bytes(package.read_bytes().replace(b"code", content))
+    assert compiled.is_whole(package) is expected
 
 
 # --- packages -------------------------------------------------------------------------------------

@@ -182,6 +182,14 @@ def test_the_log_of_a_job_has_the_traceback_of_an_error(tmp_path, monkeypatch):
     assert log.endswith("RuntimeError: broken\n")
 
 
+def test_a_job_that_is_done_again_keeps_its_log(tmp_path, monkeypatch):
+    printed = iter(["first", "second"])
+    monkeypatch.setattr(jobs, "train_and_measure", lambda train, job, stop: print(next(printed)))
+    for _ in range(2):
+        do_job(None, str(tmp_path), Job(name="a", trainings=[]), StopSignal())
+    assert (tmp_path / "logs" / "a.log").read_text(encoding="utf-8") == "first\nsecond\n"
+
+
 def test_a_training_that_was_stopped_is_reported_as_such(new_run):
     run = new_run("live")
     training = Training(run=str(run.path), steps=3, options=LIVE)

@@ -235,6 +235,12 @@ def test_a_loss_by_chunks_is_the_loss_bitwise(dtype, monkeypatch):
                          randn(3, 7, 50).to(dtype))
 
 
+def test_a_chunk_of_a_large_vocabulary_is_one_token(monkeypatch):
+    monkeypatch.setattr(kernels, "LOSS_CHUNK", 4)
+    chunks = kernels.cut_into_chunks(torch.zeros(1, 3, 5), torch.zeros(1, 3))
+    assert [len(y) for _, y in chunks] == [1, 1, 1]
+
+
 def test_logits_that_are_not_contiguous_are_not_overwritten():
     """Chunks of them would be copies."""
     logits = (randn(7, 3, 50).requires_grad_() * 1).transpose(0, 1)

@@ -316,6 +316,10 @@ def test_a_text_shorter_than_a_window_is_one_window():
     assert context_range(tokens=3, context=4, stride=2) == (1, 2)
 
 
+def test_contexts_of_a_text_of_one_window_grow_from_one():
+    assert context_range(tokens=9, context=8, stride=2) == (1, 8)
+
+
 @pytest.mark.parametrize("stride, least", [(1, 8), (3, 6), (8, 1)])
 def test_contexts_are_those_of_windows_behind_the_first(stride, least):
     _, *windows = read_windows(roll(tokens=48 + 9, context=8, stride=stride))

@@ -190,6 +190,7 @@ def test_fields_that_change_no_model_are_not_read():
     assert read_model(
         vocab_size=-1, multiple_of=256, max_seq_len=2048, use_biases=False, ffn_dim_multiplier=1.3,
         max_batch_size=32, hidden_dim=80, head_dim=8, sliding_window=None,
+        attention_chunk_size=-1,
     ) == untied(max_positions=4096)
 
 

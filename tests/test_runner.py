@@ -195,6 +195,15 @@ def test_a_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
     assert plan.read_plan(command.path).diverged == ["rope-s0"]
 
 
+def test_every_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
+    stored = make_plan()
+    for name in ("rope-s0", "rope-s1"):
+        job = RecordJob(name=name, trainings=[], arm="rope", windows=4, device="cpu")
+        runner.keep_result(command, stored, job, None)
+    assert plan.read_plan(command.path).diverged == ["rope-s0", "rope-s1"]
+
+
 # --- beside the records of another study ----------------------------------------------------------
 
 
@@ -293,6 +302,14 @@ def test_beside_a_study_without_records_nothing_is_begun(workdir, far, tmp_path,
     error = error_lines(capsys, ablate.main, *argv)[-1]
     assert f"{far} has no record of the seeds [0] yet: finish that study first" in error
     assert not (tmp_path / "beside-far").exists()
+
+
+def test_beside_a_study_rates_were_tuned_on_its_text(workdir, far, tmp_path, monkeypatch):
+    stored = read_sealed(far / "plan.json", "")
+    write_sealed(far / "plan.json", stored | {"second_val": False})
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    assert exit_code(ablate.main, *beside_arguments(workdir, far, tmp_path)) == 130
+    assert plan.read_plan(tmp_path / "beside-far").second_val is False
 
 
 def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):

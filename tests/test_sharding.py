@@ -216,17 +216,24 @@ def test_a_launch_that_cannot_work_is_refused(
 
 
 @contextmanager
-def one_shard(whole: Setup) -> Iterator[Setup]:
-    """The same training, with the model sharded by FSDP in one process."""
+def group_of_one() -> Iterator[None]:
+    """A context in which this process is connected to no other."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def one_shard(whole: Setup) -> Iterator[Setup]:
+    """The same training, with the model sharded by FSDP in one process."""
+    with group_of_one():
         sharding = Sharded(whole.world, 1)
         model, module = sharding.wrap(whole.config.model, compiled=False)
         copy_weights(model, model.draw_matrices(whole.config.seed))
         yield replace(whole, parallelism=sharding, model=model, module=module,
                       optimizers=Optimizers(model, whole.config.optim, torch.float32))
-    finally:
-        dist.destroy_process_group()
 
 
 def assert_same_steps(sharded: Setup, whole: Setup) -> None:
@@ -256,6 +263,22 @@ def test_a_shard_computes_its_blocks_again(workdir):
     with one_shard(whole) as sharded:
         sharded.model.checkpoint_blocks = True
         assert_same_steps(sharded, whole)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_are_averaged_with_the_last_micro_batch_only(last):
+    parallelism = Replicated(World(0, 2, CPU))
+    with group_of_one():
+        _, module = parallelism.wrap(model_config(), compiled=False)
+        with parallelism.averaging(module, last):
+            assert module.require_backward_grad_sync is last
+
+
+def test_a_replicated_model_is_left_in_training_mode():
+    """Else several processes would train without dropout."""
+    with group_of_one():
+        model, module = Replicated(World(0, 2, CPU)).wrap(model_config(), compiled=False)
+    assert (model.training, module.training) == (True, True)
 
 
 @pytest.mark.parametrize("device, backend, card", [
@@ -291,6 +314,12 @@ def test_an_error_of_the_network_means_lost_processes(message):
     words = "process 1 of 2 has lost the others"
     with pytest.raises(UserError, match=words), World(1, 2, CPU).explain_lost_ranks():
         raise RuntimeError(message)
+
+
+def test_an_error_of_nccl_means_lost_processes():
+    words = "process 1 of 2 has lost the others"
+    with pytest.raises(UserError, match=words), World(1, 2, CPU).explain_lost_ranks():
+        raise dist.DistBackendError("NCCL error: remote process exited")
 
 
 @pytest.mark.parametrize("size, message", [(2, "shapes cannot be multiplied"), (1, "Broken pipe")])

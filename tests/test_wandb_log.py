@@ -238,6 +238,14 @@ def test_older_folders_of_a_run_are_set_aside_and_no_others(tmp_path):
     assert older.name == "offline-run-20260101_030405-a-1"
 
 
+def test_every_start_sets_the_folder_before_it_aside(tmp_path):
+    names = [f"offline-run-2026010{day}_030405-a-1" for day in (1, 2, 3)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        set_aside_older(tmp_path / name, "a-1")
+    assert sorted(path.name for path in (tmp_path / "superseded").iterdir()) == names[:2]
+
+
 def test_an_older_folder_that_cannot_be_set_aside_is_named(tmp_path, capsys):
     new = tmp_path / "offline-run-20260102_030405-a-1"
     older = tmp_path / "offline-run-20260101_030405-a-1"

@@ -83,7 +83,8 @@ def test_the_page_says_how_to_serve_it(tmp_path, capsys, without_npm):
 
 
 @pytest.mark.parametrize(("sizes", "dtype", "kind"), [
-    (ROWS_OF_32, torch.float32, "Q8_0"), ({}, torch.float32, "F32"), ({}, torch.bfloat16, "BF16")])
+    (ROWS_OF_32, torch.float32, "Q8_0"), ({}, torch.float32, "F32"), ({}, torch.bfloat16, "BF16"),
+    (ROWS_OF_32 | {"hidden_dim": 80}, torch.float32, "F32")])
 def test_matrices_are_q8_0_if_rows_can_be_packed(sizes, dtype, kind, tmp_path, without_npm):
     run = make_run(tmp_path, dtype=dtype, **sizes)
     out = export_to("web", run.path, tmp_path / "out")
@@ -102,6 +103,15 @@ def test_a_model_larger_than_wllama_reads_is_refused(tmp_path, capsys, monkeypat
     monkeypatch.setattr(web, "MOST_BYTES", 100_000)
     assert_refused(capsys, "web", make_run(tmp_path).path, tmp_path / "out",
                    "wllama, which runs it in the page, reads files up to", "--to gguf")
+
+
+def test_a_model_of_all_bytes_that_wllama_reads_is_taken():
+    web.check_size(2_147_483_648)
+
+
+def test_the_page_keeps_no_more_than_4096_tokens(tmp_path, without_npm):
+    out = export_to("web", make_run(tmp_path, max_positions=5000).path, tmp_path / "out")
+    assert settings_of(out)["context"] == 4096
 
 
 def test_a_model_that_llama_cpp_cannot_compute_is_refused(tmp_path, capsys):

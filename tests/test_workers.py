@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import dask
 import pytest
 from conftest import ROOT, error_lines, exit_code, wait_for
-from counted_job import count_and_wait, wait_and_save
+from counted_job import begin_when_told, count_and_wait, wait_and_save
 from distributed import Client, LocalCluster, get_worker
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
@@ -23,7 +23,7 @@ import ablate
 from ablation import runner
 from ablation.jobs import Job, do_job_on_worker, request_stop, resumable_step
 from ablation.options import resolve
-from ablation.runner import run_jobs, stop_jobs
+from ablation.runner import run_jobs, stop_jobs, submit_jobs
 from errors import UserError
 from gyre.signals import StopSignal
 
@@ -72,6 +72,16 @@ def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypat
     assert (tmp_path / "first.runs").read_text(encoding="utf-8") == "run\n"
 
 
+def test_a_worker_begins_jobs_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "do_job_on_worker", begin_when_told)
+    jobs = [Job(name=name, trainings=[]) for name in ("a", "b", "c", "d")]
+    with local_cluster(processes=False) as cluster, Client(cluster) as client:
+        pending = submit_jobs(None, Mock(path=tmp_path), client, jobs)
+        (tmp_path / "go").touch()
+        client.gather([*pending])
+    assert (tmp_path / "begun").read_text(encoding="utf-8") == "a\nb\nc\nd\n"
+
+
 class WorkerOfOneJob:
     """What `request_stop` sees of a Dask worker that does the job `key`."""
 
@@ -90,6 +100,13 @@ def test_a_worker_goes_on_with_the_job_of_another_study():
     worker = WorkerOfOneJob("other-1")
     assert request_stop({"a-1", "b-1"}, worker) == set()
     assert worker.stop_of_job.number == 0
+
+
+def test_a_worker_remembers_the_jobs_of_every_study_that_stops():
+    worker = WorkerOfOneJob("other-1")
+    worker.stopped_keys = {"a-1"}
+    request_stop({"b-1"}, worker)
+    assert worker.stopped_keys == {"a-1", "b-1"}
 
 
 def do_second_job(train: Any, folder: str, job: Job) -> Any:
