@@ -19,6 +19,7 @@ import shlex
 import signal
 import sys
 import textwrap
+import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -365,7 +366,16 @@ def sample(setup: Setup, run: RunDir) -> None:
     text = tokenizer.decode(prompt + new)
     run.log({**setup.progress.axes, "sample": text})
     if setup.world.is_main:
-        say(f"--- sample at step {setup.progress.step}\n{text}\n---")
+        say(f"--- sample at step {setup.progress.step}\n{hide_controls(text)}\n---")
+
+
+def hide_controls(text: str) -> str:
+    """Return a text for a terminal: with U+FFFD for control characters, but line feeds and tabs."""
+    shown: list[str] = []
+    for character in text:
+        is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"
+        shown.append("\ufffd" if is_control else character)
+    return "".join(shown)
 
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:

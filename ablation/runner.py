@@ -253,7 +253,8 @@ def print_plan(command: Command, plan: Plan) -> None:
         seconds = estimate_training(command, plan)
         if seconds > 0:
             estimate = format_estimate(seconds)
-            say(f"time    {estimate} of training, if this machine does it all{describe_load()}")
+            say(f"time    {estimate} of training, besides starting and measuring, if this machine "
+                f"does it all{describe_load()}")
 
 
 def estimate_training(command: Command, plan: Plan) -> float:

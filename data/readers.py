@@ -333,8 +333,8 @@ def not_utf8(
                        "UTF-8 -t UTF-8 FILE > NEW")
     nearby = before[-NEARBY:] + data[start : start + NEARBY].decode("cp1252", "replace")
     return NotUTF8(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
-                   f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f CP1252 -t "
-                   "UTF-8 FILE > NEW")
+                   f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f "
+                   "WINDOWS-1252 -t UTF-8 FILE > NEW")
 
 
 def decode(data: bytes) -> str:

@@ -548,7 +548,7 @@ class Notes:
             say(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in column "
                 f"{column} (they have {have})")
         if self.skipped_tables:
-            say(f"note: without a text in column {self.config.column}, and left out: "
+            say(f"note: of these, without a text in column {self.config.column} and left out too: "
                 f"{list_names(self.skipped_tables)}")
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]

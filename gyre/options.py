@@ -422,6 +422,8 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
         first = Path(values[0])
         if not first.name or not first.exists():  # "." has no name to make a glob of
             return as_list
+        if {Path(value).suffix for value in values} != {first.suffix}:
+            return as_list
         pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
         return f"quote a glob, as in {name} '{pattern}', or {as_list}"
     if str in parts:
@@ -548,6 +550,19 @@ class AddLists(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class JoinColumns(argparse.Action):
+    """Store a column. Several are joined by commas, which is refused with the way to join them."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        if before not in (None, values):
+            values = f"{before},{values}"
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -588,10 +603,12 @@ class Parser(argparse.ArgumentParser):
             if name == "init_from":  # --init-from sets it, and takes the model of that run
                 continue
             is_list = list[str] in (option.hint, *get_args(option.hint))
+            action: Any = AddLists if is_list else "store"
+            if name == "data.column":
+                action = JoinColumns
             section = SECTIONS.get(name.partition(".")[0])
-            self.add_option(groups.get(section, self), f"--{name}", option,
-                            action=AddLists if is_list else "store", dest=f"given.{name}",
-                            default=argparse.SUPPRESS)
+            self.add_option(groups.get(section, self), f"--{name}", option, action=action,
+                            dest=f"given.{name}", default=argparse.SUPPRESS)
 
     def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
         """Add an option that takes a value; `settings` go to argparse's add_argument."""

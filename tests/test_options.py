@@ -691,3 +691,17 @@ def test_help_shows_every_option(capsys):
     assert train.__doc__.strip() in help_text
     for name in OPTIONS:
         assert name == "init_from" or f"--{name} " in help_text
+
+
+def test_several_columns_are_one_value_with_commas():
+    words = ["--data.column", "question", "--data.column=answer"]
+    assert Parser(config=True).parse_args(words).given == {"data.column": "question,answer"}
+
+
+def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    words = ["--data.files", "notes", "a.txt"]
+    assert mistake(*words, parser=Parser(config=True)) == (
+        "--data.files takes one value, and a.txt follows it: give a list, as in --data.files "
+        "'[notes, a.txt]'")

@@ -458,7 +458,7 @@ def test_a_bad_byte_has_its_offset_in_the_file(tmp_path, monkeypatch, content, w
 
 
 @pytest.mark.parametrize("content, words", [
-    (b"word " * 9 + b"it\x92s late\n", "'rd word word word it\u2019s late': .*-f CP1252"),
+    (b"word " * 9 + b"it\x92s late\n", "'rd word word word it\u2019s late': .*-f WINDOWS-1252"),
     (b"caf\xe9", "in cp1252, .*'caf\u00e9'"), (MARK + b"\x93Hi\x94", "cp1252, .*'\u201cHi\u201d'"),
     (b"5\xa3, d\xe9j\xe0 vu", "in cp1252, .*'5\u00a3, d\u00e9j\u00e0 vu'"),
     (CHINESE + b"\xff\xfe!", "but the text before it is, so a part of it is damaged .* iconv -c"),
@@ -584,7 +584,8 @@ def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     write(tmp_path / "c.jsonl", '{"event": 1}\n')
     assert read(tmp_path) == ["text"]
-    note = f"without a text in column text, and left out: {tmp_path}/b.csv, {tmp_path}/c.jsonl"
+    note = (f"of these, without a text in column text and left out too: {tmp_path}/b.csv, "
+            f"{tmp_path}/c.jsonl")
     assert notes(capsys)[1:] == [note]
 
 
@@ -600,7 +601,7 @@ def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.jsonl", '{"text": 5}\n')
     assert read(tmp_path) == ["text"]
-    note = f"without a text in column text, and left out: {tmp_path}/b.jsonl"
+    note = f"of these, without a text in column text and left out too: {tmp_path}/b.jsonl"
     assert notes(capsys)[1:] == [note]
 
 
