@@ -413,6 +413,22 @@ def search_files(pattern: str) -> "Search":
     return search
 
 
+def resolve_files(names: Iterable[str]) -> set[str]:
+    """Return the real paths of the files that these names lead to.
+
+    A name that leads to no text stands for itself: its file may be gone.
+    """
+    paths: set[str] = set()
+    for name in names:
+        pattern = os.path.expanduser(name)
+        try:
+            found = search_files(pattern).paths
+        except UserError:
+            found = [pattern]
+        paths.update(map(os.path.realpath, found))
+    return paths
+
+
 class LeftOut(UserError):
     """A file in a folder, or of a glob, is not UTF-8."""
 
