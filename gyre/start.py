@@ -279,7 +279,9 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
         inherited["data"] = data
     weights = {"init_from": str(run.path), "model": model}
     # A file can be for other models too. Of these options, dropout alone is no part of a model.
-    dropout = {name: value for name, value in asked.items() if name == "model.dropout"}
+    dropout: Layer = {}
+    if "model.dropout" in asked:
+        dropout["model.dropout"] = asked["model.dropout"]
     return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
 
 
