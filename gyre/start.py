@@ -178,11 +178,26 @@ def check_origin(start: Start, init_from: str | None) -> None:
     saved = start.config.init_from
     if init_from is None:
         return
-    names = [Path(init_from).resolve(), Path("runs", init_from).resolve()]
-    if saved is None or Path(saved).resolve() not in names:
+    if saved is None or not may_name_same(saved, init_from):
         origin = "a new model" if saved is None else saved
         raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
                         "another --name, or leave out --init-from")
+
+
+def may_name_same(saved: str, init_from: str) -> bool:
+    """Return whether a run's first weights, as it has saved them, can be those named now.
+
+    A relative path was saved in a working directory that is not known any more: one that ends like
+    it will do.
+    """
+    ending = tuple(part for part in Path(saved).parts if part != "..")
+    for named in (Path(init_from), Path("runs", init_from)):
+        if named.resolve() == Path(saved).resolve():
+            return True
+        parts = Path(os.path.abspath(named)).parts
+        if not Path(saved).is_absolute() and parts[-len(ending) :] == ending:
+            return True
+    return False
 
 
 def begin(

@@ -352,6 +352,34 @@ def test_resume_auto_refuses_other_first_weights(tuned, again, finished):
         start(*again, "--init-from", finished)
 
 
+@pytest.fixture(scope="module")
+def tuned_from_name(workdir, finished):
+    """The same, where --init-from is the name of a run in the working directory."""
+    argv = [*training_argv(workdir, "--name", "by-name", "--train.steps", "3"), "--resume", "auto"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(workdir)
+        assert exit_code(train.main, *argv, "--init-from", finished.name) == 0
+    return argv
+
+
+def test_resume_auto_takes_the_first_weights_from_another_directory(
+    tuned_from_name, finished, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    asked = start(*tuned_from_name, "--init-from", finished)
+    assert asked.config.init_from == "runs/finished"
+    assert asked.resumed.path.name == "by-name"
+
+
+@pytest.mark.parametrize("other", ["runs/base", "else/finished"])
+def test_resume_auto_refuses_other_weights_from_another_directory(
+    tuned_from_name, monkeypatch, tmp_path, other
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="by-name was started from runs/finished, and not from"):
+        start(*tuned_from_name, "--init-from", tmp_path / other)
+
+
 def test_resume_auto_needs_a_name(workdir):
     with pytest.raises(UserError, match="needs a --name"):
         start(*training_argv(workdir), "--resume", "auto")
