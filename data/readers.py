@@ -188,33 +188,40 @@ def longest_list(start: str) -> str | None:
 
 
 def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
-    """Return the text files in a folder and its subfolders, the others, and outputs of gyre.
+    """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
-    The text files are sorted, the others grouped by suffix, and the outputs described. What is not
-    entered is outputs below `folder`, links to folders, which are described too, hidden folders,
-    and folders of software; hidden files are not counted. A file without a suffix is a text file if
-    its first bytes are text.
+    The text files are sorted, and the others grouped by suffix. Skipped are, with a description of
+    each kind, outputs of gyre below `folder`, links to folders and links that lead nowhere; and,
+    without one, hidden files and folders, and folders of software. A file without a suffix is a
+    text file if its first bytes are text.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
-    outputs: set[str] = set()
+    skipped: set[str] = set()
     for parent, subfolders, names in os.walk(folder):
         entered = []
         for name in subfolders:
             if name[0] == "." or name in SOFTWARE:
                 continue
-            output = describe_output(Path(parent, name))
-            if os.path.islink(os.path.join(parent, name)):  # os.walk does not follow it
-                output = "links to folders"
+            path = os.path.join(parent, name)
+            if os.path.islink(path):  # os.walk does not follow it
+                skipped.add("links to folders")
+                continue
+            output = describe_output(Path(path))
             if output is None:
                 entered.append(name)
             else:
-                outputs.add(output)
+                skipped.add(output)
         subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
             kind = file_kind(name)
-            if name[0] == "." or not os.path.isfile(path):
+            if name[0] == ".":
+                continue
+            if not os.path.exists(path):
+                skipped.add("links to files that are not there")
+                continue
+            if not os.path.isfile(path):
                 continue
             is_text = kind in TABLES or kind in PLAIN
             if kind == "":
@@ -223,7 +230,7 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
                 texts.append(path)
             else:
                 others.setdefault(kind, []).append(path)
-    return sorted(texts, key=lambda path: Path(path).parts), others, outputs
+    return sorted(texts, key=lambda path: Path(path).parts), others, skipped
 
 
 def describe_output(folder: Path) -> str | None:
