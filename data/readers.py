@@ -204,14 +204,11 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
             if name[0] == "." or name in SOFTWARE:
                 continue
             path = os.path.join(parent, name)
-            if os.path.islink(path):  # os.walk does not follow it
-                skipped.add("links to folders")
-                continue
-            output = describe_output(Path(path))
-            if output is None:
+            reason = why_not_entered(path)
+            if reason is None:
                 entered.append(name)
             else:
-                skipped.add(output)
+                skipped.add(reason)
         subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
@@ -231,6 +228,13 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
             else:
                 others.setdefault(kind, []).append(path)
     return sorted(texts, key=lambda path: Path(path).parts), others, skipped
+
+
+def why_not_entered(folder: str) -> str | None:
+    """Return what a folder in another one is if it is not looked into, or else None."""
+    if os.path.islink(folder):  # os.walk does not follow it
+        return "links to folders"
+    return describe_output(Path(folder))
 
 
 def describe_output(folder: Path) -> str | None:
