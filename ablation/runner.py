@@ -299,10 +299,10 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
         rates = plan.tuned.arms.setdefault(job.arm, {})
         rates.setdefault(f"{job.lr:g}", {})[str(job.seed)] = result
     elif isinstance(job, CalibrationJob):
-        plan.calibration = Calibration(job.name, job.committed, result)
         if result is None or abs(result - job.committed) > CALIBRATED:
             raise UserError(f"{job.name} ends at {result} here and at {job.committed} in "
                             f"{command.options.beside}: records of the two do not compare")
+        plan.calibration = Calibration(job.name, job.committed, result)
     elif result is None:
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job.name} diverged, and is left out")

@@ -188,33 +188,37 @@ def longest_list(start: str) -> str | None:
 
 
 def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
-    """Return the text files in a folder and its subfolders, the others, and outputs of gyre.
+    """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
-    The text files are sorted, the others grouped by suffix, and the outputs described. What is not
-    entered is outputs below `folder`, links to folders, which are described too, hidden folders,
-    and folders of software; hidden files are not counted. A file without a suffix is a text file if
-    its first bytes are text.
+    The text files are sorted, and the others grouped by suffix. Skipped are, with a description of
+    each kind, outputs of gyre below `folder`, links to folders and links that lead nowhere; and,
+    without one, hidden files and folders, and folders of software. A file without a suffix is a
+    text file if its first bytes are text.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
-    outputs: set[str] = set()
+    skipped: set[str] = set()
     for parent, subfolders, names in os.walk(folder):
         entered = []
         for name in subfolders:
             if name[0] == "." or name in SOFTWARE:
                 continue
-            output = describe_output(Path(parent, name))
-            if os.path.islink(os.path.join(parent, name)):  # os.walk does not follow it
-                output = "links to folders"
-            if output is None:
+            path = os.path.join(parent, name)
+            reason = why_not_entered(path)
+            if reason is None:
                 entered.append(name)
             else:
-                outputs.add(output)
+                skipped.add(reason)
         subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
             kind = file_kind(name)
-            if name[0] == "." or not os.path.isfile(path):
+            if name[0] == ".":
+                continue
+            if not os.path.exists(path):
+                skipped.add("links to files that are not there")
+                continue
+            if not os.path.isfile(path):
                 continue
             is_text = kind in TABLES or kind in PLAIN
             if kind == "":
@@ -223,7 +227,14 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
                 texts.append(path)
             else:
                 others.setdefault(kind, []).append(path)
-    return sorted(texts, key=lambda path: Path(path).parts), others, outputs
+    return sorted(texts, key=lambda path: Path(path).parts), others, skipped
+
+
+def why_not_entered(folder: str) -> str | None:
+    """Return what a folder in another one is if it is not looked into, or else None."""
+    if os.path.islink(folder):  # os.walk does not follow it
+        return "links to folders"
+    return describe_output(Path(folder))
 
 
 def describe_output(folder: Path) -> str | None:

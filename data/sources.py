@@ -403,14 +403,30 @@ def search_files(pattern: str) -> "Search":
     if not os.path.isdir(pattern):
         paths = match_files(pattern)
         return Search(pattern, paths, is_named=os.path.exists(pattern))
-    paths, others, outputs = list_folder(pattern)
-    search = Search(pattern, paths, others, sorted(outputs), is_folder=True)
+    paths, others, skipped = list_folder(pattern)
+    search = Search(pattern, paths, others, sorted(skipped), is_folder=True)
     if not paths:
         left_out = search.describe_others()
         rest = f", and has {left_out}" if left_out else ""
         rest += search.advise_others()
         raise UserError(f"--data.files {pattern} is a folder without text files{rest}")
     return search
+
+
+def resolve_files(names: Iterable[str]) -> set[str]:
+    """Return the real paths of the files that these names lead to.
+
+    A name that leads to no text stands for itself: its file may be gone.
+    """
+    paths: set[str] = set()
+    for name in names:
+        pattern = os.path.expanduser(name)
+        try:
+            found = search_files(pattern).paths
+        except UserError:
+            found = [pattern]
+        paths.update(map(os.path.realpath, found))
+    return paths
 
 
 class LeftOut(UserError):
@@ -425,7 +441,7 @@ class Search:
     paths: list[str]
     others: dict[str, list[str]] = field(default_factory=dict)
     """Files in a folder that are no text by their names, by suffix."""
-    outputs: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     """What else is in the folder and not read."""
     is_folder: bool = False
     is_named: bool = False
@@ -450,7 +466,7 @@ class Search:
         counts = {kind: len(paths) for kind, paths in self.others.items()}
         frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:5]
         suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
-        return ", ".join(suffixes + self.outputs)
+        return ", ".join(suffixes + self.skipped)
 
     def describe_not_utf8(self) -> str:
         """Return which files are not UTF-8, and how to convert one."""

@@ -449,7 +449,11 @@ def format_steps(steps: int) -> str:
 
 def format_epochs(epochs: float) -> str:
     """Return a number of epochs as text, with two digits where it is small."""
-    return f"{epochs:.1f} epochs" if epochs >= 1 else f"{epochs:.2g} epochs"
+    if epochs < 0.001:
+        return "less than 0.001 epochs"
+    if epochs < 0.995:  # from there on, two digits would round it to 1
+        return f"{epochs:.2g} epochs"
+    return f"{epochs:.1f} epochs"
 
 
 def describe_devices(setup: Setup) -> str:

@@ -131,7 +131,10 @@ class Config:
         most = train.steps if train.minutes is None else math.inf
         check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=most))
         check_ranges(self)
-        if not all(1 <= step <= most for step in train.keep):
+        if any(step < 1 for step in train.keep):
+            raise UserError(f"train.keep {train.keep} names step {min(train.keep)}, and steps "
+                            "begin with 1: leave it out")
+        if any(step > most for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
         if model.max_positions < seq_len:

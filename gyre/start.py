@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.dataset import Prepared
-from data.sources import AUTO, check_column
+from data.sources import AUTO, DataConfig, check_column, resolve_files
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
@@ -178,11 +178,26 @@ def check_origin(start: Start, init_from: str | None) -> None:
     saved = start.config.init_from
     if init_from is None:
         return
-    names = [Path(init_from).resolve(), Path("runs", init_from).resolve()]
-    if saved is None or Path(saved).resolve() not in names:
+    if saved is None or not may_name_same(saved, init_from):
         origin = "a new model" if saved is None else saved
         raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
                         "another --name, or leave out --init-from")
+
+
+def may_name_same(saved: str, init_from: str) -> bool:
+    """Return whether a run's first weights, as it has saved them, can be those named now.
+
+    A relative path was saved in a working directory that is not known any more: one that ends like
+    it will do.
+    """
+    ending = tuple(part for part in Path(saved).parts if part != "..")
+    for named in (Path(init_from), Path("runs", init_from)):
+        if named.resolve() == Path(saved).resolve():
+            return True
+        parts = Path(os.path.abspath(named)).parts
+        if not Path(saved).is_absolute() and parts[-len(ending) :] == ending:
+            return True
+    return False
 
 
 def begin(
@@ -270,17 +285,41 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                  "data.vocab_size": open_tokenizer(run.path).vocab_size}
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
+    share: Layer = {}
     if "imported" not in run.manifest:
-        data = asdict(saved.data)
-        if any(asked.get(name, data[field]) != data[field] for name, field in NAMES_TEXT.items()):
-            # Another text, of which nothing is inherited.
-            for name in (*TEXT, *OF_TEXT):
-                del data[name.removeprefix("data.")]
+        data = inherit_data(saved.data, asked)
+        if data.get("files") is not None and "data.val_fraction" not in asked:
+            # A larger share of these files would hold out what the other run was trained on.
+            share["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
     weights = {"init_from": str(run.path), "model": model}
     # A file can be for other models too. Of these options, dropout alone is no part of a model.
-    dropout = {name: value for name, value in asked.items() if name == "model.dropout"}
-    return make_draft(inherited, *files, weights, dropout, given, tokenizer)
+    dropout: Layer = {}
+    if "model.dropout" in asked:
+        dropout["model.dropout"] = asked["model.dropout"]
+    return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
+
+
+def inherit_data(saved: DataConfig, asked: Layer) -> dict[str, Any]:
+    """Return the settings of another run's text that a new run begins with.
+
+    Of another text, what names that text and says how it is read is left out. Files that have one
+    of the other run's among them are read as it read its own: documents would else be divided in
+    another way, and what it was trained on be held out.
+    """
+    data = asdict(saved)
+    files = asked.get("data.files")
+    if files is not None and saved.files is not None:
+        new_paths = resolve_files(files)
+        old_paths = resolve_files(saved.files)
+        if new_paths == old_paths:
+            data["files"] = files  # under these names it is no other text, to which numbers are fit
+        if new_paths & old_paths:
+            return data
+    if any(asked.get(name, data[field]) != data[field] for name, field in NAMES_TEXT.items()):
+        for name in (*TEXT, *OF_TEXT):
+            del data[name.removeprefix("data.")]
+    return data
 
 
 def refuse_minutes(given: Layer, option: str) -> None:

@@ -315,6 +315,13 @@ def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, meas
     assert measured == []
 
 
+@pytest.mark.parametrize("epochs, words", [
+    (12.34, "12.3 epochs"), (1.0, "1.0 epochs"), (0.996, "1.0 epochs"), (0.994, "0.99 epochs"),
+    (0.0123, "0.012 epochs"), (0.001, "0.001 epochs"), (1e-5, "less than 0.001 epochs")])
+def test_epochs_are_said_without_exponents(epochs, words):
+    assert gyre.build.format_epochs(epochs) == words
+
+
 # --- the learning rate ----------------------------------------------------------------------------
 
 

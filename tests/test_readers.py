@@ -697,6 +697,14 @@ def test_a_folder_says_that_links_to_folders_are_left_out(tmp_path, capsys):
         f"{tmp_path}/notes: 1 file of 1 is read (left out: links to folders)"]
 
 
+def test_a_folder_says_that_links_to_missing_files_are_left_out(tmp_path, capsys):
+    write(tmp_path / "notes/a.txt", "text")
+    (tmp_path / "notes/dead.txt").symlink_to("gone.txt")
+    assert read(tmp_path / "notes") == ["text"]
+    assert notes(capsys) == [f"{tmp_path}/notes: 1 file of 1 is read (left out: links to files "
+                             "that are not there)"]
+
+
 def test_a_folder_without_text_says_what_it_has(tmp_path):
     write(tmp_path / "a.png", b"\x89PNG")
     write(tmp_path / "b.pdf", b"%PDF")

@@ -75,6 +75,15 @@ def test_runs_below_a_file_are_refused(tmp_path, runs):
         "choose another folder with --log.runs")
 
 
+def test_runs_in_a_folder_that_cannot_be_written_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write anywhere
+    with pytest.raises(UserError) as caught:
+        check_runs_folder(tmp_path / "runs")
+    assert str(caught.value) == (
+        f"no run can be made in {tmp_path}/runs, because {tmp_path} cannot be written: choose "
+        "another folder with --log.runs")
+
+
 def test_runs_may_be_in_a_folder_that_is_made_later(tmp_path):
     check_runs_folder(tmp_path / "new" / "runs")
     assert list(tmp_path.iterdir()) == []

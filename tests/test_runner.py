@@ -21,10 +21,10 @@ from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
 
 import ablate
 from ablation import plan, report, runner
-from ablation.jobs import RecordJob, Training, TuningJob
+from ablation.jobs import CalibrationJob, RecordJob, Training, TuningJob
 from ablation.options import resolve
 from ablation.study import Study
-from errors import find_script
+from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
 from model import kernels
 
@@ -280,6 +280,15 @@ def test_records_that_training_does_not_repeat_are_refused(workdir, far, tmp_pat
     argv = beside_arguments(workdir, far, tmp_path)
     error = error_lines(capsys, ablate_in_process, *argv)[-1]
     assert "records of the two do not compare" in error
+
+
+def test_a_calibration_that_failed_is_not_in_the_plan(workdir, tmp_path):
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
+    stored = make_plan()
+    job = CalibrationJob(name="calibration-rope-s0", trainings=[], committed=2.5)
+    with pytest.raises(UserError, match=r"ends at 2\.6 here and at 2\.5 in"):
+        runner.keep_result(command, stored, job, 2.6)
+    assert stored.calibration is None
 
 
 def test_beside_a_study_its_diverged_runs_are_taken_over(workdir, far, tmp_path, monkeypatch):

@@ -178,6 +178,42 @@ def test_the_same_text_is_read_as_the_base_was(of_rows, workdir):
     assert asked.config.data.column == "story"
 
 
+@pytest.fixture(scope="module")
+def of_lines(workdir):
+    """A run of 1 step of text.txt that holds out a twentieth of its lines, the documents."""
+    return train_tiny(workdir, "of-lines", "--train.steps", "1", "--optim.warmup_steps", "0",
+                      "--data.separator=\n", "--data.val_fraction", "0.05")
+
+
+@pytest.mark.parametrize("files", [
+    ["text.txt"], ["./text.txt"], ["te*.txt"], ["linked.txt"], ["text.txt", "more.txt"],
+    ["more.txt", "text.txt"]])
+def test_a_text_with_the_base_s_is_divided_as_it_was(of_lines, workdir, monkeypatch, files):
+    monkeypatch.chdir(workdir)
+    Path("more.txt").write_text("more", encoding="utf-8")
+    Path("linked.txt").unlink(missing_ok=True)
+    Path("linked.txt").symlink_to("text.txt")
+    data = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).config.data
+    assert data.files == files
+    assert data.separator == "\n"
+
+
+def test_the_same_text_by_another_name_keeps_its_rows(of_lines, workdir, monkeypatch):
+    monkeypatch.chdir(workdir)
+    draft = start("--init-from", of_lines, "--data.files=./text.txt").draft
+    assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
+
+
+@pytest.mark.parametrize("files", [["./text.txt"], ["text.txt", "more.txt"]])
+def test_of_a_text_with_the_base_s_no_more_is_held_out(of_lines, workdir, monkeypatch, files):
+    """It would be what the base was trained on."""
+    monkeypatch.chdir(workdir)
+    Path("more.txt").write_text("more", encoding="utf-8")
+    draft = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).draft
+    assert draft.limits.data.val_fraction == 0.05
+    assert "data.val_fraction" not in draft.fitted
+
+
 @pytest.mark.parametrize("option", ["--data.hub_split", "--data.hub_revision"])
 def test_another_part_of_a_data_set_is_of_the_same_one(base, monkeypatch, option):
     saved = read_config(base / "config.yaml")
@@ -314,6 +350,34 @@ def test_resume_auto_refuses_other_first_weights(tuned, again, finished):
         start(*tuned, "--init-from", "elsewhere")
     with pytest.raises(UserError, match="again was started from a new model, and not from"):
         start(*again, "--init-from", finished)
+
+
+@pytest.fixture(scope="module")
+def tuned_from_name(workdir, finished):
+    """The same, where --init-from is the name of a run in the working directory."""
+    argv = [*training_argv(workdir, "--name", "by-name", "--train.steps", "3"), "--resume", "auto"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(workdir)
+        assert exit_code(train.main, *argv, "--init-from", finished.name) == 0
+    return argv
+
+
+def test_resume_auto_takes_the_first_weights_from_another_directory(
+    tuned_from_name, finished, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    asked = start(*tuned_from_name, "--init-from", finished)
+    assert asked.config.init_from == "runs/finished"
+    assert asked.resumed.path.name == "by-name"
+
+
+@pytest.mark.parametrize("other", ["runs/base", "else/finished"])
+def test_resume_auto_refuses_other_weights_from_another_directory(
+    tuned_from_name, monkeypatch, tmp_path, other
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="by-name was started from runs/finished, and not from"):
+        start(*tuned_from_name, "--init-from", tmp_path / other)
 
 
 def test_resume_auto_needs_a_name(workdir):

@@ -1,6 +1,7 @@
 """The command line of ablate.py: which options win, and which are refused."""
 
 import pytest
+import torch
 from conftest import error_lines
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
@@ -51,7 +52,8 @@ def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, ext
     assert not (workdir / "runs" / "bad").exists()
 
 
-def test_a_device_that_is_not_here_is_refused_before_the_text_is_read(workdir):
+def test_a_device_that_is_not_here_is_refused_before_the_text_is_read(workdir, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"^device cuda \(cuda:0\) was asked for"):
         resolve(study_arguments(workdir, "--train.device", "cuda"))
 
