@@ -473,8 +473,8 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
     if have_other_contexts(results):
-        notes.append("contexts differ, and more context lowers every loss: --context and --stride "
-                     "make them equal")
+        notes.append("contexts differ. Up to the length of training more context lowers a loss: "
+                     "--context and --stride make them equal")
     return "\n".join([align(rows), *notes])
 
 

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -225,6 +225,10 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         prompt = shlex.quote(choose_prompt(setup).strip())
+        best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
+        if 0 < best_step < setup.progress.step:
+            say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
+                "nats/token. generate.py takes them: the validation loss was higher later")
         say(f"{state} {time_taken} of training steps; {outcome.path}\n"
             f"next    python {find_script('generate.py')} --run "
             f"{shlex.quote(str(outcome.path))} --prompt {prompt}")
@@ -303,8 +307,13 @@ def choose_prompt(setup: Setup) -> str:
     """Return the sample prompt, or else the first words of the text that was trained on."""
     if setup.config.train.sample_prompt.strip():
         return setup.config.train.sample_prompt
+    tokenizer = setup.data.tokenizer
     ids = setup.train_data.read(slice(0, 200)).tolist()
-    return first_words(setup.data.tokenizer.decode(ids))
+    lines: list[str] = []
+    for is_end, document in groupby(ids, lambda token: token == tokenizer.eos_id):
+        if not is_end:
+            lines.append(tokenizer.decode([*document]))
+    return first_words("\n".join(lines))
 
 
 def first_words(text: str) -> str:

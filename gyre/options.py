@@ -167,6 +167,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     model = config.model
     scaling = model.rope_scaling
     seq_len = config.data.seq_len
+    check_range("data.seq_len", seq_len, Range(ge=1))  # before the context is made of it
     check_position(model)
     if model.vocab_size is None:
         model = dataclasses.replace(model, vocab_size=config.data.vocab_size)

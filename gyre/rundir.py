@@ -123,7 +123,9 @@ def find_run(path: Path, runs: Path) -> Path:
     Raises UserError, which says what is meant, if there is none or if it is no run.
     """
     is_name = path.name == str(path)
-    folder = runs / path if is_name and not path.is_dir() else path
+    # A folder of texts may have the name of the run that was trained on it.
+    is_elsewhere = not path.is_dir() or (has_run_files(runs / path) and not has_run_files(path))
+    folder = runs / path if is_name and is_elsewhere else path
     if folder.is_dir():
         check_is_run(folder)
         return folder
@@ -143,9 +145,14 @@ def find_run(path: Path, runs: Path) -> Path:
                     f"{download}")
 
 
+def has_run_files(folder: Path) -> bool:
+    """Return whether a folder has a file that every run has."""
+    return any((folder / name).exists() for name in ("run.json", "config.yaml"))
+
+
 def check_is_run(folder: Path) -> None:
     """Raise UserError, which says what a folder is instead, if it has no file of a run."""
-    if any((folder / name).exists() for name in ("run.json", "config.yaml")):
+    if has_run_files(folder):
         return
     advice = "python evaluate.py lists the runs"
     inside = sorted(file.parent for file in folder.glob("[!.]*/run.json"))

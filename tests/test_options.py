@@ -707,3 +707,8 @@ def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
     assert mistake(*words, parser=Parser(config=True)) == (
         "--data.files takes one value, and a.txt follows it: give a list, as in --data.files "
         "'[notes, a.txt]'")
+
+
+def test_a_row_without_a_token_is_refused_in_its_own_name():
+    with pytest.raises(UserError, match="data.seq_len must be at least 1, not 0"):
+        make_config({"data.seq_len": 0})

@@ -212,12 +212,11 @@ def test_a_run_is_opened_by_its_path_or_name(new_run, tmp_path, monkeypatch):
     assert [RunDir.open(name).path for name in "bc"] == [Path("runs/b"), Path("runs/c")]
 
 
-def test_a_folder_comes_before_a_run_of_its_name(new_run, tmp_path, monkeypatch):
+def test_a_run_comes_before_another_of_its_name_in_runs(new_run, tmp_path, monkeypatch):
     new_run("b")
     monkeypatch.chdir(tmp_path)
-    Path("b").mkdir()
-    with pytest.raises(UserError, match="^b is no run"):
-        RunDir.open("b")
+    shutil.copytree("runs/b", "b")
+    assert RunDir.open("b").path == Path("b")
 
 
 def refused(path):
@@ -284,6 +283,14 @@ def test_a_gguf_is_to_be_imported(tmp_path, monkeypatch, name, content):
     Path(name).write_bytes(content)
     assert refused(name) == (f"{name} is GGUF, and no run: import it with python export.py {name} "
                              "--to run runs/NAME")
+
+
+def test_a_run_may_have_the_name_of_its_folder_of_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("notes").mkdir()
+    Path("runs/notes").mkdir(parents=True)
+    Path("runs/notes/run.json").touch()
+    assert rundir.find_run(Path("notes"), Path("runs")) == Path("runs/notes")
 
 
 def test_a_file_is_no_run(tmp_path):

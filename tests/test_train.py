@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 import sys
 from types import SimpleNamespace
@@ -433,12 +434,28 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
 @pytest.mark.parametrize("sample_prompt, prompt", [
     (" def read_file( ", " def read_file( "), ("", "ab c d"), (" ", "ab c d")])
 def test_the_prompt_is_configured_or_else_of_the_text(sample_prompt, prompt):
-    tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?")
+    tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?", eos_id=2)
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": sample_prompt}),
         data=SimpleNamespace(tokenizer=tokenizer),
         train_data=SimpleNamespace(read=lambda index: torch.tensor([5, 6])))
     assert train.choose_prompt(setup) == prompt
+
+
+def test_the_prompt_is_of_one_document():
+    tokenizer = SimpleNamespace(decode=lambda ids: "".join(map(chr, ids)), eos_id=2)
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": ""}),
+        data=SimpleNamespace(tokenizer=tokenizer),
+        train_data=SimpleNamespace(read=lambda index: torch.tensor([52, 51, 2, 97, 98, 2, 99])))
+    assert train.choose_prompt(setup) == "ab"  # "43" has no letter
+
+
+def test_a_training_that_got_worse_says_whose_weights_are_best(workdir, capfd):
+    train_tiny(workdir, "overshot", "--train.steps=4", "--train.eval_interval=1", "--optim.lr=0.5",
+               "--optim.warmup_steps=0")
+    words = "best    the weights of step [123], with .* nats/token. generate.py takes them"
+    assert re.search(words, capfd.readouterr().err)
 
 
 def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
