@@ -272,7 +272,7 @@ def test_the_table_has_a_row_for_each_run(compared):
 
 def test_different_windows_are_said_to_differ(compared):
     lines, _ = compared
-    assert ["contexts", "differ,"] in [line[:2] for line in lines]
+    assert ["contexts", "differ."] in [line[:2] for line in lines]
 
 
 def test_the_last_checkpoint_is_measured_if_asked_for(runs, capsys, monkeypatch):
@@ -311,7 +311,7 @@ def test_with_equal_windows_nothing_is_said_of_contexts(runs, capsys, monkeypatc
     monkeypatch.chdir(runs.parent)
     lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu", "--context=12", "--stride=4")
     assert lines[1][1:4] == lines[2][1:4] == ["9", "to", "12"]
-    assert ["contexts", "differ,"] not in [line[:2] for line in lines]
+    assert ["contexts", "differ."] not in [line[:2] for line in lines]
 
 
 def test_more_context_is_measured_with_a_stride(runs, capsys, monkeypatch):
@@ -504,7 +504,7 @@ def test_nothing_is_said_of_contexts_if_both_windows_hold_the_text(
     lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu",
                          f"--data.files={tmp_path / 'a.txt'}")
     assert lines[1][1:4] == lines[2][1:4] == ["1", "to", "5"]
-    assert ["contexts", "differ,"] not in [line[:2] for line in lines]
+    assert ["contexts", "differ."] not in [line[:2] for line in lines]
 
 
 @pytest.mark.parametrize("most, tokens, differ", [
