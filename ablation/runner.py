@@ -5,7 +5,7 @@ import itertools
 import logging
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -371,17 +371,22 @@ def run_jobs(
                     raise
                 say("\nstopping: the trainings that run save first")
                 stopped = True
+    raise_first(not_kept, failures)
+    if silent:
+        raise UserError(f"no answer from {', '.join(sorted(silent))} within {ANSWER} seconds, so "
+                        "what this worker trains may not have saved: end the worker, and give the "
+                        "same command again")
+    return not stopped
+
+
+def raise_first(not_kept: Sequence[Exception], failures: Sequence[BaseException]) -> None:
+    """Raise the first error of a result that could not be kept, or else of a job that failed."""
     if not_kept:
         if failures:
             say(f"error: {first_line(failures[0])}")
         raise not_kept[0]
     if failures:
         raise UserError(first_line(failures[0])) from failures[0]
-    if silent:
-        raise UserError(f"no answer from {', '.join(sorted(silent))} within {ANSWER} seconds, so "
-                        "what this worker trains may not have saved: end the worker, and give the "
-                        "same command again")
-    return not stopped
 
 
 def wait_for_first(pending: dict[Any, Job], timeout: float | None) -> set[Any]:

@@ -421,14 +421,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         little += ". So few tokens for validation choose the best weights almost by chance"
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
         f"{n_val_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
-    compute = setup.compute
-    duration = ""
-    if compute.seconds is not None:
-        steps_left = config.train.steps - setup.progress.step
-        duration = f", {format_estimate(compute.seconds * steps_left / config.train.steps)}"
-        if setup.progress.step > 0:
-            duration += " from here"
-        duration += describe_load()
+    duration = describe_duration(setup)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
@@ -440,6 +433,19 @@ def print_setup(start: Start, setup: Setup) -> None:
             "fewer optim.warmup_steps")
         say(f"note: no step is left in which the learning rate falls to optim.final_lr "
             f"{config.optim.final_lr:g}: give more train.steps, or {smaller}")
+
+
+def describe_duration(setup: Setup) -> str:
+    """Return how long what is left will take, if that was estimated, else ""."""
+    seconds = setup.compute.seconds
+    if seconds is None:
+        return ""
+    steps = setup.config.train.steps
+    steps_left = steps - setup.progress.step
+    duration = f", {format_estimate(seconds * steps_left / steps)}"
+    if setup.progress.step > 0:
+        duration += " from here"
+    return duration + describe_load()
 
 
 def format_steps(steps: int) -> str:
