@@ -114,8 +114,8 @@ def trains_eagerly(x: Tensor) -> bool:
 def first_derivative_only(backward: Callable[P, R]) -> Callable[P, R]:
     """Return a `backward` that raises RuntimeError where its own gradient may be asked for.
 
-    PyTorch's `once_differentiable` does not raise if the incoming gradient is a constant, as that
-    of a sum is, and then a part of the second derivative is missing.
+    PyTorch's `once_differentiable` raises in some of these cases only. In the others a part of the
+    second derivative is missing (findings/once-differentiable.sh).
     """
     @functools.wraps(backward)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -156,8 +156,7 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return None
     # With instructions for bfloat16, matrix products take half to three quarters of the time of the
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
-    # `auto` trains in float32 there.
-    # In long rows, eager products keep too many scores in memory.
+    # `auto` trains in float32 there. In long rows, eager products keep too many scores in memory.
     short = torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES
     return attend_by_products if short else None
 
@@ -621,8 +620,6 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
         weights = torch.softmax(scores, -1).to(xv.dtype)
         blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D_v))
     return torch.cat(blocks, dim=2)
-
-
 
 
 # --- embeddings ---
