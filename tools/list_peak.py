@@ -10,7 +10,6 @@ moments and imports were there before the step, and are not among them.
 import json
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,12 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from gyre.compute import Compute
-from gyre.optim import OptimConfig, Optimizers
-from gyre.options import make_config, read_yaml
-from gyre.step import summed_loss
-from model.transformer import Transformer
-
-BENCH = Path(__file__).parent.parent / "configs" / "bench.yaml"
+from tools.profile_training import make_step
 
 
 def main(dtype: str) -> None:
@@ -42,25 +36,7 @@ def main(dtype: str) -> None:
 
 def profile_step(dtype: torch.dtype) -> list[dict[str, Any]]:
     """Return the profiler's events of a third step, by time."""
-    config = make_config(read_yaml(str(BENCH)), {})
-    sizes = replace(config.model, max_positions=config.data.seq_len, dropout=0.0)
-    model = Transformer(sizes).train()
-    model.init_weights(seed=1)
-    optimizers = Optimizers(model, OptimConfig()).optimizers
-    shape = (2, config.train.batch_size, config.data.seq_len)
-    x, y = torch.randint(sizes.vocab_size, shape)
-    compute = Compute(torch.device("cpu"), dtype)
-
-    def step() -> None:
-        with compute.autocast():
-            logits = model(x)
-        loss = summed_loss(logits, y) / y.numel()
-        del logits
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-
+    step = make_step(Compute(torch.device("cpu"), dtype), compiled=False)
     for _ in range(2):
         step()
     with TemporaryDirectory() as folder:
