@@ -66,10 +66,11 @@ def find_or_prepare(
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # `prepare` says why
         data = open_prepared(*locate(config, fit_vocabulary))
-        least = config.val_fraction
-        suitable = suitable_val_fraction(least, data.manifest["text"]["bytes"])
+        if not fit_val_fraction:
+            return data
         # Data with the share of the configuration is taken if this share would be chosen.
-        if not fit_val_fraction or suitable == least:
+        share = config.val_fraction
+        if suitable_val_fraction(share, data.manifest["text"]["bytes"]) == share:
             return data
     with suppress(OSError, UserError):
         return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
