@@ -7,6 +7,7 @@ import reprlib
 import shlex
 import signal
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -43,6 +44,15 @@ def say(text: str) -> None:
 
     with suppress(OSError):
         tqdm.write(text, file=sys.stderr)
+
+
+def hide_controls(text: str) -> str:
+    """Return a text for a terminal: with U+FFFD for control characters, but line feeds and tabs."""
+    shown: list[str] = []
+    for character in text:
+        is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"
+        shown.append("\ufffd" if is_control else character)
+    return "".join(shown)
 
 
 def find_script(name: str) -> str:

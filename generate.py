@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
-from errors import Range, UserError, report_errors, say, starting
+from errors import Range, UserError, hide_controls, report_errors, say, starting
 
 with starting(__name__):
     from tqdm import tqdm
@@ -424,7 +424,7 @@ def write_texts(
             times.append(time.perf_counter())
             bar.update(batch.n_drawn - bar.n)
             if streamed:
-                print(text, end="", flush=True)
+                print(for_stdout(text), end="", flush=True)
     if streamed:
         print(flush=True)
     else:
@@ -454,7 +454,13 @@ def print_samples(rows: list[Row], num_samples: int) -> None:
     """Print several texts, each under a heading."""
     for i, row in enumerate(rows):
         prompt, sample = divmod(i, num_samples)
-        print(f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{row.text}", flush=True)
+        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
+        print(f"{heading}\n{for_stdout(row.text)}", flush=True)
+
+
+def for_stdout(text: str) -> str:
+    """Return a text as it is, or without control characters if stdout is a terminal."""
+    return hide_controls(text) if sys.stdout.isatty() else text
 
 
 def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:

@@ -19,7 +19,6 @@ import shlex
 import signal
 import sys
 import textwrap
-import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +27,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from errors import UserError, find_script, report_errors, say, starting
+from errors import UserError, find_script, hide_controls, report_errors, say, starting
 
 with starting(__name__):
     import torch
@@ -376,15 +375,6 @@ def sample(setup: Setup, run: RunDir) -> None:
     run.log({**setup.progress.axes, "sample": text})
     if setup.world.is_main:
         say(f"--- sample at step {setup.progress.step}\n{hide_controls(text)}\n---")
-
-
-def hide_controls(text: str) -> str:
-    """Return a text for a terminal: with U+FFFD for control characters, but line feeds and tabs."""
-    shown: list[str] = []
-    for character in text:
-        is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"
-        shown.append("\ufffd" if is_control else character)
-    return "".join(shown)
 
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:

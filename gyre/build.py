@@ -28,7 +28,7 @@ from gyre.compute import (
 )
 from gyre.fit import FITTED_STEPS
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
-from gyre.optim import Optimizers, lr_factor
+from gyre.optim import OptimConfig, Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir, check_runs_folder
@@ -427,12 +427,18 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
-    steps = config.train.steps
-    if lr_factor(config.optim, steps - 1, steps) > config.optim.final_lr:
-        smaller = "a larger optim.cooldown" if config.optim.schedule == "wsd" else (
-            "fewer optim.warmup_steps")
-        say(f"note: no step is left in which the learning rate falls to optim.final_lr "
-            f"{config.optim.final_lr:g}: give more train.steps, or {smaller}")
+    note_final_lr(config.optim, config.train.steps)
+
+
+def note_final_lr(optim: OptimConfig, steps: int) -> None:
+    """Print a note if the learning rate does not fall to `final_lr` in so many steps."""
+    if lr_factor(optim, steps - 1, steps) <= optim.final_lr:
+        return
+    remedy = "fewer optim.warmup_steps"
+    if optim.schedule == "wsd":
+        remedy = "a larger optim.cooldown"
+    say(f"note: no step is left in which the learning rate falls to optim.final_lr "
+        f"{optim.final_lr:g}: give more train.steps, or {remedy}")
 
 
 def describe_duration(setup: Setup) -> str:

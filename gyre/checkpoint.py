@@ -283,9 +283,9 @@ def check_shapes(folder: Path, shapes: Shapes) -> None:
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             raise UserError(
-                f"the weights in {folder} are not those of the model in config.yaml ({name} is "
-                f"{found.get(name, 'missing')}, and there {wanted.get(name, 'missing')}): restore "
-                "the folder, or choose another run")
+                f"the weights in {folder} are not those of the model ({name} has the shape "
+                f"{found.get(name, 'of no weight')}, and in the model "
+                f"{wanted.get(name, 'of no weight')}): restore the folder, or choose another run")
 
 
 def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:

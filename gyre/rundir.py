@@ -123,9 +123,12 @@ def find_run(path: Path, runs: Path) -> Path:
     Raises UserError, which says what is meant, if there is none or if it is no run.
     """
     is_name = path.name == str(path)
+    folder = path
+    if is_name and not path.is_dir():
+        folder = runs / path
     # A folder of texts may have the name of the run that was trained on it.
-    is_elsewhere = not path.is_dir() or (has_run_files(runs / path) and not has_run_files(path))
-    folder = runs / path if is_name and is_elsewhere else path
+    if is_name and has_run_files(runs / path) and not has_run_files(path):
+        folder = runs / path
     if folder.is_dir():
         check_is_run(folder)
         return folder

@@ -23,6 +23,7 @@ from errors import (
     check_ranges,
     did_you_mean,
     find_script,
+    hide_controls,
     report_errors,
     say,
     starting,
@@ -254,6 +255,10 @@ def test_an_unlike_name_is_not_suggested(word, name):
     ("stpes", "steps"), ("sede", "seed"), ("rum", "run"), ("topk", "top_k"), ("nmae", "name")])
 def test_a_misspelt_name_is_suggested(word, name):
     assert did_you_mean(word, [name]) == f" (did you mean {name}?)"
+
+
+def test_a_terminal_shows_no_control_characters():
+    assert hide_controls("a\tb\n\x00\x1b[2J") == "a\tb\n\ufffd\ufffd[2J"
 
 
 # --- commands in messages -------------------------------------------------------------------------

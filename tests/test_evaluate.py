@@ -589,3 +589,11 @@ def test_a_run_whose_text_has_changed_is_refused(workdir, capsys, monkeypatch):
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in error_lines(capsys, evaluate.main, *words.split())[-1]
+
+
+def test_a_column_of_plain_text_has_no_effect(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "a.txt").write_text("abc", encoding="utf-8")
+    words = ("rope", f"--data.files={tmp_path / 'a.txt'}", "--data.column=body")
+    error = error_lines(capsys, evaluate.main, *words)[-1]
+    assert "data.column body has no effect on plain text" in error

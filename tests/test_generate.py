@@ -573,3 +573,9 @@ def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeyp
     monkeypatch.setattr(sys, "stdout", shown)
     call("--prompt", "naïve 🙂", "--max-new-tokens", "1")
     assert shown.buffer.getvalue().startswith(b"na?ve ?")
+
+
+@pytest.mark.parametrize("is_terminal, shown", [(True, "a\ufffd[2J"), (False, "a\x1b[2J")])
+def test_control_characters_reach_files_but_no_terminal(is_terminal, shown, monkeypatch):
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    assert generate.for_stdout("a\x1b[2J") == shown

@@ -148,7 +148,7 @@ def test_weights_of_another_model_are_refused(run, tmp_path, sizes, words, dtype
     other = random_run(tmp_path / "runs", "other", **sizes)
     mixed = shutil.copytree(run.path, tmp_path / "mixed")
     shutil.copytree(other.path / "best", mixed / "best", dirs_exist_ok=True)
-    with pytest.raises(UserError, match=f"best are not those of the model in .*{words}"):
+    with pytest.raises(UserError, match=f"best are not those of the model .*{words}"):
         load(mixed, device="cpu", dtype=dtype)
 
 

@@ -487,7 +487,3 @@ def test_bad_input_is_one_line_and_leaves_no_run(workdir, straight, capfd, extra
     assert words in error_lines(capfd, train.main, *tiny_argv(workdir, "--name=bad",
                                                               *extra.split()))[-1]
     assert sorted(straight.parent.rglob("*")) == before
-
-
-def test_a_sample_shows_no_control_characters():
-    assert train.hide_controls("a\tb\n\x00\x1b[2J") == "a\tb\n\ufffd\ufffd[2J"
