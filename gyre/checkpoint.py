@@ -284,8 +284,8 @@ def check_shapes(folder: Path, shapes: Shapes) -> None:
         if found.get(name) != wanted.get(name):
             raise UserError(
                 f"the weights in {folder} are not those of the model ({name} has the shape "
-                f"{found.get(name, 'of no weight')}, and in the model "
-                f"{wanted.get(name, 'of no weight')}): restore the folder, or choose another run")
+                f"{found.get(name, 'none')}, and in the model "
+                f"{wanted.get(name, 'none')}): restore the folder, or choose another run")
 
 
 def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:

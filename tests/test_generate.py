@@ -578,4 +578,4 @@ def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeyp
 @pytest.mark.parametrize("is_terminal, shown", [(True, "a\ufffd[2J"), (False, "a\x1b[2J")])
 def test_control_characters_reach_files_but_no_terminal(is_terminal, shown, monkeypatch):
     monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
-    assert generate.for_stdout("a\x1b[2J") == shown
+    assert script.for_stdout("a\x1b[2J") == shown
