@@ -372,7 +372,7 @@ def training_step(setting: Setting, config: ModelConfig, device: torch.device, r
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
-            optimizer.zero_grad()
+        model.zero_grad()
         return loss.detach()  # its reader waits for a GPU
 
     return step

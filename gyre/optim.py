@@ -1,12 +1,14 @@
 """Which parameter is trained how: AdamW or Muon, decay, and the learning rate over time."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from data.sources import Fitted
 from errors import Range, UserError, check_ranges
@@ -77,7 +79,61 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     return config.final_lr + (1 - config.final_lr) * fall
 
 
-class Muon(torch.optim.Optimizer):
+class Optimizer:
+    """Parameters in groups, each with its own learning rate, and what is kept of every parameter.
+
+    It has the attributes of torch.optim.Optimizer that a training and torch.amp.GradScaler use, and
+    is not that class, which imports the compiler: a second and 75 MiB, compiled or not.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]]):
+        self.param_groups = groups
+        self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
+        self.found_inf: Tensor | None = None
+
+    def step(self) -> None:
+        """Move every parameter that has a gradient; none if `found_inf` is 1."""
+        raise NotImplementedError
+
+
+class AdamW(Optimizer):
+    """torch.optim.AdamW, by the function that computes it.
+
+    Loshchilov and Hutter 2019, arXiv:1711.05101. A group has `params`, `lr` and `weight_decay`.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], betas: tuple[float, float], fused: bool):
+        super().__init__([{**group, "betas": betas} for group in groups])
+        self.fused = fused
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            states = [self._moments(parameter) for parameter in parameters]
+            beta1, beta2 = group["betas"]
+            adamw(
+                parameters, [p.grad for p in parameters], [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states], [], [state["step"] for state in states],
+                fused=self.fused, found_inf=self.found_inf, amsgrad=False, maximize=False,
+                lr=group["lr"], weight_decay=group["weight_decay"], beta1=beta1, beta2=beta2,
+                eps=1e-8,
+            )
+
+    def _moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """Return the two moments of a parameter and the number of its steps, at first 0."""
+        state = self.state[parameter]
+        if not state:
+            # The plain form does arithmetic with the number on the CPU, and the fused one where the
+            # parameter is.
+            device = parameter.device if self.fused else torch.device("cpu")
+            state["step"] = torch.zeros((), device=device)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+
+class Muon(Optimizer):
     """Momentum whose update is made orthogonal: a matrix moves equally far in all its directions.
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; the update has the rms of an
@@ -89,13 +145,12 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, params: list[nn.Parameter], lr: float, weight_decay: float,
                  dtype: torch.dtype = torch.bfloat16):
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": 0.95})
+        group = {"params": params, "lr": lr, "weight_decay": weight_decay, "momentum": 0.95}
+        super().__init__([group])
         self.dtype = dtype
-        self.found_inf: Tensor | None = None
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move every parameter that has a gradient; none if `found_inf` is 1, as AdamW does."""
+    def step(self) -> None:
         skipped = None
         if self.found_inf is not None:
             skipped = self.found_inf > 0
@@ -194,7 +249,7 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Optimizers:
-    """All parameters of a model in one or two torch optimizers, in `optimizers`: AdamW, and before
+    """All parameters of a model in one or two optimizers, in `optimizers`: AdamW, and before
     it Muon if the configuration says so. Each learning rate is set as a fraction of its peak.
 
     Matrices inside the blocks have weight decay and may have Muon. All else has neither: the
@@ -212,16 +267,16 @@ class Optimizers:
                 hidden.append(parameter)
             else:
                 rest.append(parameter)
-        adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
-        self.optimizers: list[torch.optim.Optimizer] = []
+        groups: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
+        self.optimizers: list[Optimizer] = []
         if config.optimizer == "muon":
             muon_lr = config.lr if config.muon_lr is None else config.muon_lr
             self.optimizers.append(Muon(hidden, muon_lr, config.weight_decay, dtype=dtype))
         else:
-            adamw.append({"params": hidden, "lr": config.lr, "weight_decay": config.weight_decay})
+            groups.append({"params": hidden, "lr": config.lr, "weight_decay": config.weight_decay})
         fused = rest[0].device.type in ("cpu", "cuda")
         betas = (config.beta1, config.beta2)
-        self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
+        self.optimizers.append(AdamW(groups, betas, fused))
         # (parameter group, peak learning rate): each step sets a fraction of the peak.
         self.peaks: list[tuple[dict[str, Any], float]] = []
         for optimizer in self.optimizers:
@@ -234,8 +289,7 @@ class Optimizers:
         The CPU does not wait for it.
         """
         for optimizer in self.optimizers:
-            # As torch.amp.GradScaler does.
-            optimizer.found_inf = found_inf  # pyrefly: ignore[missing-attribute]
+            optimizer.found_inf = found_inf
             optimizer.step()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -251,7 +305,7 @@ class Optimizers:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
         have others than the run that it comes from. Without any tensors, as before the first step
         that was not skipped, it begins anew. Raises KeyError where some parameters have none."""
-        owners: dict[str, tuple[torch.optim.Optimizer, nn.Parameter]] = {}
+        owners: dict[str, tuple[Optimizer, nn.Parameter]] = {}
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:

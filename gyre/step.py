@@ -189,7 +189,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         group["lr"] = peak * factor
     loss_sum = add_gradients(setup, step)
     for optimizer in optimizers.optimizers:
-        setup.scaler.unscale_(optimizer)
+        setup.scaler.unscale_(optimizer)  # pyrefly: ignore[bad-argument-type]
     limit = config.optim.grad_clip if config.optim.grad_clip else math.inf
     grad_norm = setup.parallelism.clip_grad(setup.model, limit)
     stop = torch.full_like(loss_sum, setup.stop.number)

@@ -126,19 +126,6 @@ print(count_faults(1), count_faults(40))
     assert int(of_40_mib) < 1_000
 
 
-@pytest.mark.slow
-def test_measuring_rates_imports_no_compiler():
-    """Importing it takes as long as all else until the first token."""
-    assert run_python("""
-import sys
-from gyre.compute import matmul_rates, resolve_device
-from model.config import ModelConfig
-
-matmul_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
-print("torch._dynamo" in sys.modules)
-""").strip() == "False"
-
-
 # --- the dtype ------------------------------------------------------------------------------------
 
 

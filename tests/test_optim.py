@@ -9,7 +9,7 @@ import torch
 from conftest import randn, random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor, orthogonalize
+from gyre.optim import AdamW, Muon, OptimConfig, Optimizers, lr_factor, orthogonalize
 from model.encodings import POSITIONS
 
 
@@ -27,7 +27,7 @@ def list_roles(optimizers):
 
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("optimizer, muon_lr, of_hidden", [
-    ("adamw", None, (torch.optim.AdamW, 0.1, 2.0)), ("muon", 4.0, (Muon, 0.1, 4.0)),
+    ("adamw", None, (AdamW, 0.1, 2.0)), ("muon", 4.0, (Muon, 0.1, 4.0)),
     ("muon", None, (Muon, 0.1, 2.0)), ("muon", 0.0, (Muon, 0.1, 0.0))])  # 0 is a rate
 def test_only_hidden_matrices_decay_and_may_have_muon(position, optimizer, muon_lr, of_hidden):
     model = random_model(position=position, tie_embeddings=False)
@@ -36,7 +36,7 @@ def test_only_hidden_matrices_decay_and_may_have_muon(position, optimizer, muon_
     assert set(roles) == {name for name, _ in model.named_parameters()}
     for name, role in roles.items():
         is_hidden = name.startswith("layers.") and "norm" not in name
-        assert role == (of_hidden if is_hidden else (torch.optim.AdamW, 0.0, 2.0)), name
+        assert role == (of_hidden if is_hidden else (AdamW, 0.0, 2.0)), name
 
 
 def test_peaks_stay_what_they_were_when_rates_change():
@@ -58,6 +58,40 @@ def test_the_rate_rises_to_its_peak_and_then_falls(schedule, warmup, final, step
     config = OptimConfig(warmup_steps=warmup, schedule=schedule, final_lr=final)
     config.check()
     assert [lr_factor(config, step, steps) for step in range(steps)] == pytest.approx(factors)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adamw_computes_bit_for_bit_as_pytorchs(fused):
+    """With and without decay, and with a parameter that has a gradient in the second step only."""
+    start = [randn(5, 3, seed=1), randn(4, seed=2), randn(2, 2, seed=3)]
+    ours = [torch.nn.Parameter(tensor.clone()) for tensor in start]
+    theirs = [torch.nn.Parameter(tensor.clone()) for tensor in start]
+    our_adamw = AdamW([{"params": ours[:1], "lr": 0.1, "weight_decay": 0.3},
+                       {"params": ours[1:], "lr": 0.2, "weight_decay": 0.0}], (0.8, 0.9), fused)
+    their_adamw = torch.optim.AdamW([{"params": theirs[:1], "lr": 0.1, "weight_decay": 0.3},
+                                     {"params": theirs[1:], "lr": 0.2, "weight_decay": 0.0}],
+                                    betas=(0.8, 0.9), fused=fused)
+    for number, without in enumerate([2, None, None]):
+        draw_gradients(ours, theirs, 10 * number, without)
+        our_adamw.step()
+        their_adamw.step()
+    for a, b, was in zip(ours, theirs, start, strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, was)
+
+
+def test_adamw_changes_nothing_where_infinity_was_found():
+    parameters = [torch.nn.Parameter(randn(5, 3, seed=1))]
+    adamw = AdamW([{"params": parameters, "lr": 0.1, "weight_decay": 0.3}], (0.8, 0.9), fused=True)
+    parameters[0].grad = randn(5, 3, seed=2)
+    adamw.step()
+    expected = copy.deepcopy([parameters[0].detach(), *adamw.state[parameters[0]].values()])
+    parameters[0].grad = torch.full((5, 3), math.inf)
+    adamw.found_inf = torch.tensor(1.0)
+    adamw.step()
+    for tensor, was in zip([parameters[0], *adamw.state[parameters[0]].values()], expected,
+                           strict=True):
+        assert torch.equal(tensor, was)
 
 
 # Every kind of shape, several of each.
@@ -204,7 +238,8 @@ def test_muon_goes_on_from_a_state_of_pytorchs():
         for a, b in zip(ours, theirs, strict=True):
             a.copy_(b)
     our_muon = Muon(ours, lr=0.1, weight_decay=0.3)
-    our_muon.load_state_dict(copy.deepcopy(their_muon.state_dict()))  # else they share buffers
+    for a, b in zip(ours, theirs, strict=True):
+        our_muon.state[a] = copy.deepcopy(their_muon.state[b])  # else they share buffers
     draw_gradients(ours, theirs, seed=10)
     before = [parameter.detach().clone() for parameter in ours]
     our_muon.step()

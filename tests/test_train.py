@@ -16,6 +16,7 @@ from conftest import (
     exit_code,
     random_text,
     read_metric,
+    run_python,
     target_losses,
     tiny_argv,
     train_tiny,
@@ -36,6 +37,23 @@ from gyre.step import token_losses, train_step
 def straight(workdir):
     """A run of 12 steps of 9 rows of 20 tokens."""
     return train_tiny(workdir, "straight", *EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_an_eager_training_imports_no_compiler(workdir, optimizer):
+    """Its import takes a second, as long as all else until the first step."""
+    argv = tiny_argv(workdir, "--name", f"eager-{optimizer}", "--optim.optimizer", optimizer,
+                     "--train.dtype", "auto", "--train.steps", "3")
+    assert run_python(f"""
+import sys
+import train
+
+try:
+    train.main({argv})
+except SystemExit as end:
+    print(end.code, "torch._dynamo" in sys.modules)
+""").split()[-2:] == ["0", "False"]
 
 
 # --- what a run holds -----------------------------------------------------------------------------

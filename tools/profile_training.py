@@ -79,7 +79,7 @@ def make_step(compute: Compute, compiled: bool) -> Callable[[], None]:
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-            optimizer.zero_grad()
+        model.zero_grad()
 
     return step
 
