@@ -795,8 +795,9 @@ class _LossByChunks(torch.autograd.Function):
         for some_logits, some_y in cut_into_chunks(logits, y):
             leaf = some_logits.float().detach().requires_grad_()
             with torch.enable_grad():
-                loss = F.cross_entropy(leaf, some_y, reduction="sum")
-            (for_logits,) = torch.autograd.grad(loss, leaf, gradient)
+                # As a factor, and not as `grad_outputs`, with which PyTorch imports sympy.
+                loss = F.cross_entropy(leaf, some_y, reduction="sum") * gradient
+            (for_logits,) = torch.autograd.grad(loss, leaf)
             some_logits.copy_(for_logits)
         return logits, None
 
