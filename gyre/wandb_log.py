@@ -142,13 +142,15 @@ def log_report(
     """Make a wandb run of a finished study: its figures, and a table of its runs."""
     try:
         import wandb
-    except ModuleNotFoundError as error:
+
+        images = {figure.stem: wandb.Image(str(figure)) for figure in figures}
+        table = wandb.Table([*columns], [*rows])
+    except Exception as error:  # no failure of wandb is worth a study
         say(f"warning: the study is not in wandb: {describe_error(error)}")
         return
     thread = WandbThread(log, name, wandb_id(name), plan)
     thread.start()
-    images = {figure.stem: wandb.Image(str(figure)) for figure in figures}
-    thread.queue.put({"x": 0, "runs": wandb.Table([*columns], [*rows]), **images})
+    thread.queue.put({"x": 0, "runs": table, **images})
     thread.finish(0)
 
 
