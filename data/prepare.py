@@ -67,8 +67,7 @@ def write_files(
         train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
-            left = "what the first validation split leaves"
-            train, val, _ = split_text(file, train, ~hashes, config, left)
+            train, val, _ = split_text(file, train, ~hashes, config, is_second=True)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -284,10 +283,10 @@ class DelayedBar(tqdm):
 
 def split_text(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig,
-    whole: str = "the text",
+    is_second: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
-    documents for training. `whole` is what a note calls all of these documents.
+    documents for training. `is_second`: the spans are what a first validation split has left.
 
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
     in the same split. With few documents this can hold out most of the text, or next to nothing of
@@ -305,7 +304,12 @@ def split_text(
         held_out = hashes <= limit
         sizes = np.diff(spans)[:, 0]
         share = sizes[held_out].sum() / sizes.sum()
-        ratios = (share / config.val_fraction, (1 - share) / (1 - config.val_fraction))
+        wanted = config.val_fraction
+        whole = "the text"
+        if is_second:  # as much as the first split has taken, of less text
+            wanted /= 1 - config.val_fraction
+            whole = "what the first validation split leaves"
+        ratios = (share / wanted, (1 - share) / (1 - wanted))
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
         if fits or config.source == "stdlib":
             return spans[~held_out], spans[held_out], hashes[~held_out]

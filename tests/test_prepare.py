@@ -327,10 +327,19 @@ def test_two_splits_of_half_the_text_are_refused_unread(tmp_path):
 
 
 def test_a_note_on_the_second_split_says_of_what_it_is(tmp_path, capsys):
-    documents = [words(seed, 5) for seed in range(500)]
-    prepare_documents(tmp_path, documents, second_val=True, val_fraction=0.45)
-    assert ("note: validation gets the end of what the first validation split leaves, 45.0% of it"
+    prepare_documents(tmp_path, [words(1, 500), words(2, 500)], second_val=True)
+    assert ("note: validation gets the end of what the first validation split leaves, 10.0% of it"
             in capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("val_fraction", [0.1, 0.45])
+def test_both_validation_splits_of_many_documents_are_as_large(tmp_path, val_fraction):
+    documents = [words(seed, 5) for seed in range(500)]
+    first = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
+    second = prepare_documents(tmp_path, documents, val_fraction=val_fraction, second_val=True)
+    n_first = first.manifest["val"]["documents"]
+    assert second.manifest["val"]["documents"] == pytest.approx(n_first, rel=0.3)
+    assert {*texts(second, "val")}.isdisjoint(texts(first, "val"))
 
 
 BOOK = "".join(words(seed) for seed in range(40))
