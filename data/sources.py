@@ -381,7 +381,7 @@ def match_files(pattern: str) -> list[str]:
     paths = [path for path in matches if not os.path.isdir(path)]
     if not paths:
         address = re.match("https?://", pattern)
-        hint = f": did you mean --data.url {pattern}?" if address else ""
+        hint = f": did you mean --data.url {shlex.quote(pattern)}?" if address else ""
         parts = [part.strip() for part in pattern.split(",")]
         if len(parts) > 1 and all(os.path.exists(part) for part in parts):
             several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)

@@ -27,6 +27,7 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 
 import json
 import math
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -193,7 +194,7 @@ class Checkpoints:
             kept = ", ".join(map(str, self.kept_steps())) or "none"
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
-        advice = f"train on with --resume {self.path}, or choose another run"
+        advice = f"train on with --resume {shlex.quote(str(self.path))}, or choose another run"
         if self.has_best:  # as an imported run has, which is not resumed
             advice = "choose the checkpoint 'best', or another run"
         raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")

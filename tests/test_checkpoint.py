@@ -86,6 +86,13 @@ def test_a_step_that_was_not_kept_names_those_that_were(tmp_path):
         checkpoints.load_weights(1)
 
 
+def test_a_run_without_checkpoints_is_to_be_trained_on(tmp_path):
+    path = tmp_path / "my run"
+    path.mkdir()
+    with pytest.raises(UserError, match=f"train on with --resume '{path}', or choose another run"):
+        Checkpoints(path).load_weights()
+
+
 def test_where_only_the_best_was_saved_it_is_advised(tmp_path):
     """As in an imported run, which cannot be resumed."""
     checkpoints = saved(tmp_path)
