@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
 import shlex
 import shutil
@@ -179,18 +180,27 @@ def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
         read(path)
 
 
-def test_a_folder_that_nobody_may_look_into_is_passed_over(tmp_path, monkeypatch):
+def test_a_folder_that_nobody_may_look_into_is_noted(tmp_path, monkeypatch, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "locked/b.txt", "more")
     stat = Path.stat
+    scandir = os.scandir
 
-    def refuse(path, **options):
+    def refuse_stat(path, **options):
         if path.parent.name == "locked":
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, **options)
 
-    monkeypatch.setattr(Path, "stat", refuse)
+    def refuse_listing(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(Path, "stat", refuse_stat)
+    monkeypatch.setattr(os, "scandir", refuse_listing)
     assert "text" in read(tmp_path)
+    assert capsys.readouterr().err == (
+        f"note: {tmp_path}: 1 file of 1 is read (left out: folders that cannot be read)\n")
 
 
 def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
