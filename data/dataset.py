@@ -4,7 +4,7 @@ import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ class Prepared:
 
     folder: Path
     manifest: dict[str, Any]
+    is_new: bool = field(default=False, compare=False)
+    """Whether this process has prepared it just now, and has printed its notes."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was printed of the text when it was prepared: what was left out, for example."""
+        return self.manifest.get("notes", [])  # earlier versions wrote none
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -100,7 +107,7 @@ def prepare(
             staging.mkdir()
             write_files(config, settings, staging, fit_vocabulary, fit_val_fraction, message)
             remove(folder)
-        return open_prepared(folder, settings)
+        return replace(open_prepared(folder, settings), is_new=True)
 
 
 def locate(

@@ -58,16 +58,17 @@ def write_files(
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
-        text, spans, hashes = copy_source(config, file, message)
+        source = SOURCES[config.source](config)
+        text, spans, hashes = copy_parts(source.parts(), file, message)
         chosen: dict[str, Any] = {}
         if fit_val_fraction:
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
             config = replace(config, val_fraction=val_fraction)
             chosen["val_fraction"] = val_fraction
-        train, val, hashes = split_text(file, spans, hashes, config)
+        train, val, hashes = split_text(file, spans, hashes, config, source.say)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
-            train, val, _ = split_text(file, train, ~hashes, config, is_second=True)
+            train, val, _ = split_text(file, train, ~hashes, config, source.say, is_second=True)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -82,6 +83,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
+        "notes": source.said,
         **chosen,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
@@ -155,13 +157,6 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
         raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer in "
                         f"data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
     return tokenizer
-
-
-def copy_source(
-    config: DataConfig, file: BinaryIO, message: str | None = None
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write the text of `config` to `file`; the rest is as in `copy_text`."""
-    return copy_parts(SOURCES[config.source](config).parts(), file, message)
 
 
 def copy_text(
@@ -283,10 +278,13 @@ class DelayedBar(tqdm):
 
 def split_text(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig,
-    is_second: bool = False,
+    say: Callable[[str], None], is_second: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
-    documents for training. `is_second`: the spans are what a first validation split has left.
+    documents for training.
+
+    say: prints a note, if the end of the text is held out
+    is_second: the spans are what a first validation split has left
 
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
     in the same split. With few documents this can hold out most of the text, or next to nothing of

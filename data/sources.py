@@ -145,6 +145,13 @@ class Source:
 
     options = ()
     config: DataConfig
+    said: list[str] = field(default_factory=list)
+    """What was printed of the text."""
+
+    def say(self, line: str) -> None:
+        """Print a line, and keep it for those who use the prepared text later."""
+        self.said.append(line)
+        say(line)
 
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
@@ -257,8 +264,10 @@ class Files(Source):
         for file in files:
             yield read_file(file, notes)
         for search in searches:
-            search.say()
-        notes.say()
+            if search.is_folder or search.not_utf8:
+                self.say(search.describe())
+        for line in notes.lines():
+            self.say(line)
 
 
 class Url(Source):
@@ -296,7 +305,8 @@ class Url(Source):
                                     "correct data.sha256, or find the file that has it")
         notes = Notes(self.config)
         yield from read_file(TextFile(str(path), url), notes)
-        notes.say()
+        for line in notes.lines():
+            self.say(line)
 
 
 class Hub(Source):
@@ -318,7 +328,8 @@ class Hub(Source):
                 types = {name: str(feature) for name, feature in rows.features.items()}
                 raise no_text(config.column, types)
             yield from read_column(rows.select_columns(config.column), notes)
-        notes.say()
+        for line in notes.lines():
+            self.say(line)
 
 
 # A new source: a class above, and a line here.
@@ -484,10 +495,8 @@ class Search:
                 return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
         return ""
 
-    def say(self) -> None:
-        """Print how many files are read, if it is a folder or if some are left out."""
-        if not self.is_folder and not self.not_utf8:
-            return
+    def describe(self) -> str:
+        """Return a note that says how many files are read, and which are left out."""
         n_read = len(self.paths) - len(self.not_utf8)
         total = len(self.paths) + sum(map(len, self.others.values()))
         share = f"{n_read} files of {total} are read"
@@ -498,7 +507,7 @@ class Search:
         if self.not_utf8:
             rest += f"; {self.describe_not_utf8()}"
         rest += self.advise_others()
-        say(f"note: {self.pattern}: {share}{rest}")
+        return f"note: {self.pattern}: {share}{rest}"
 
 
 @dataclass
@@ -554,31 +563,36 @@ class Notes:
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
 
-    def say(self) -> None:
-        """Print the notes."""
+    def lines(self) -> list[str]:
+        """Return the notes."""
+        lines: list[str] = []
         separator = self.config.separator
         if self.rows_without_text:
             column = self.config.column
             values = [f"{column} as {name}" for name in self.other_types]
             have = ", ".join(values + sorted(self.other_columns)[:8]) or "no other columns"
-            say(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in column "
-                f"{column} (they have {have})")
+            lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
+                         f"column {column} (they have {have})")
         if self.skipped_tables:
-            say(f"note: of these, without a text in column {self.config.column} and left out too: "
-                f"{list_names(self.skipped_tables)}")
+            lines.append("note: of these, without a text in column "
+                         f"{self.config.column} and left out too: "
+                         f"{list_names(self.skipped_tables)}")
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
-            say(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
+            lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
         if self.pages:
-            say(f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
+            lines.append(
+                f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
         if separator is None:
             for marker, name in self.markers.items():
-                say(f"note: {marker} in {name} is trained as ordinary characters: to divide the "
-                    f"text into documents there, say --data.separator '{marker}'")
+                lines.append(f"note: {marker} in {name} is trained as ordinary characters: to "
+                             "divide the text into documents there, say --data.separator "
+                             f"'{marker}'")
         elif not self.markers:
             hint = " (in bash, a line break is $'\\n')" if "\\" in separator else ""
-            say(f"note: data.separator {separator!r} does not occur: each file of plain text is "
-                f"one document{hint}")
+            lines.append(f"note: data.separator {separator!r} does not occur: each file of plain "
+                         f"text is one document{hint}")
+        return lines
 
 
 def divides(marker: str, text: str, kind: str) -> bool:

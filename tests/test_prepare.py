@@ -15,7 +15,7 @@ import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import units
-from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
+from data.dataset import Prepared, find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
     copy_text,
     hold_out_end,
@@ -24,7 +24,7 @@ from data.prepare import (
     suitable_val_fraction,
 )
 from data.sources import SOURCES, DataConfig
-from errors import UserError
+from errors import UserError, say
 
 VOCAB, BOS, EOS = 300, 1, 2
 
@@ -372,7 +372,7 @@ def cut_documents(documents, split, *options):
 
 def test_few_documents_give_their_end_in_one_note(capsys):
     options = DataConfig(source="files", files=["x"], val_fraction=0.25)
-    train, val = cut_documents(["café " * 60, "b" * 300], split_text, options)
+    train, val = cut_documents(["café " * 60, "b" * 300], split_text, options, say)
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
@@ -384,7 +384,7 @@ def test_few_documents_give_their_end_in_one_note(capsys):
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
     options = DataConfig(source="files", files=["x"], val_fraction=0.25, separator="\n\n")
-    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options)
+    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options, say)
     assert capsys.readouterr().err.endswith("54.5%. Of several files, that is the last, by which "
                                             "alone the best weights are chosen\n")
 
@@ -403,7 +403,7 @@ def test_the_end_of_the_standard_library_is_never_held_out():
     """Its committed studies keep their split."""
     options = DataConfig(source="stdlib", val_fraction=0.01)
     documents = ["a" * 50, "b" * 50]
-    assert cut_documents(documents, split_text, options) == [["b" * 50], ["a" * 50]]
+    assert cut_documents(documents, split_text, options, say) == [["b" * 50], ["a" * 50]]
 
 
 @pytest.mark.parametrize("documents", [[BOOK, words(80)], [words(80), words(81), words(82)]])
@@ -437,6 +437,23 @@ def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     prepare(config(path))
     find_or_prepare(config(path))
     assert capsys.readouterr().err == ""
+
+
+def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
+    path = jsonl(tmp_path / "a.jsonl", [words(80), words(81), ""])
+    made = prepare(config(path))
+    found = find_or_prepare(config(path))
+    assert (made.is_new, found.is_new) == (True, False)
+    assert found.notes == [
+        "note: 1 of 3 rows have no text in column text (they have no other columns)",
+        "note: validation gets the end of the text, 10.0% of it: the whole documents drawn for it "
+        "would have been 49.9%. Of several files, that is the last, by which alone the best "
+        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
+        "as --data.separator $'\\n\\n' does at blank lines"]
+
+
+def test_what_an_earlier_version_prepared_has_no_notes(tmp_path):
+    assert Prepared(tmp_path, {}).notes == []
 
 
 @pytest.mark.parametrize("name, content", [

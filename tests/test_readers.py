@@ -23,7 +23,7 @@ import pytest
 from conftest import run_python
 
 from data import readers
-from data.prepare import copy_source
+from data.prepare import copy_parts
 from data.readers import split_documents
 from data.sources import SOURCES, DataConfig
 from errors import UserError
@@ -46,7 +46,7 @@ def copied(*paths, **options):
     """The text of files and folders as it is prepared."""
     config = DataConfig(files=[str(path) for path in paths], **options)
     with io.BytesIO() as file:
-        copy_source(config, file)
+        copy_parts(SOURCES["files"](config).parts(), file)
         return file.getvalue().decode()
 
 
@@ -656,7 +656,8 @@ def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatc
     write(tmp_path / "b.txt", b"x" * 40 + LATIN)
     write(tmp_path / "c.txt", "last")
     with io.BytesIO() as file:
-        counts, spans, hashes = copy_source(DataConfig(files=[str(tmp_path)]), file)
+        parts = SOURCES["files"](DataConfig(files=[str(tmp_path)])).parts()
+        counts, spans, hashes = copy_parts(parts, file)
         assert file.getvalue() == b"firstlast"
     assert counts == {
         "sha256":
