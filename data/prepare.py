@@ -335,23 +335,22 @@ def hold_out_end(
     One document is cut in two, where this share of its characters begins. Its copies are cut alike,
     and all copies count where the first one is, so that nothing is in both splits.
     """
-    _, first, number, copies = np.unique(
-        hashes, return_index=True, return_inverse=True, return_counts=True)
-    order = np.argsort(first)  # of different documents, as they come
-    sizes = np.diff(spans)[first, 0] * copies
-    ends = np.cumsum(sizes[order]) / sizes.sum()  # as shares of the text
-    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the document that is cut
+    sizes: dict[int, int] = {}  # bytes of a document and its copies, by its hash, as they come
+    for digest, size in zip(hashes.tolist(), np.diff(spans)[:, 0].tolist(), strict=True):
+        sizes[digest] = sizes.get(digest, 0) + size
+    ends = np.cumsum([*sizes.values()]) / sum(sizes.values())  # as shares of the text
+    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
     begin = ends[cut - 1] if cut else 0.0
     kept = (1 - val_fraction - begin) / (ends[cut] - begin)
-    document = spans[first[order[cut]]][None]
+    document = spans[hashes == [*sizes][cut]][:1]
     characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
     left = int(characters * kept)
     size = 0  # of what is kept of this document, in bytes
     for _, block in read_blocks(file, document, "splitting text"):
         size += len(block[:left].encode())
         left -= len(block[:left])
-    # argsort of a permutation is its inverse: the rank of each span's document.
-    place = np.argsort(order)[number]
+    numbers = {digest: number for number, digest in enumerate(sizes)}
+    place = np.array([numbers[digest] for digest in hashes.tolist()])
     start, end = spans.T
     middle = np.select([place < cut, place == cut], [end, start + size], start)
     train = np.stack([start, middle], axis=1)[middle > start]
