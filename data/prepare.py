@@ -159,23 +159,14 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
     return tokenizer
 
 
-def copy_text(
-    documents: Iterable[Iterable[str]], file: BinaryIO
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write all documents to `file`, one after another; empty ones are skipped.
-
-    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256.
-    """
-    return copy_parts([documents], file)
-
-
 def copy_parts(
     parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write the documents of all parts to `file`, without the parts that raise LeftOut.
+    """Write the documents of all parts to `file`, one after another, but for empty ones, and for
+    the parts that raise LeftOut. `message` is printed when the first text was read.
 
-    `message` is printed when the first text was read; the rest is as in `copy_text`.
+    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
+    bits of its SHA-256.
     """
     copied = CopiedText(file)
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:

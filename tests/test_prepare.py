@@ -17,7 +17,7 @@ from data import prepare as prepare_module
 from data import units
 from data.dataset import Prepared, find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
-    copy_text,
+    copy_parts,
     hold_out_end,
     read_blocks,
     split_text,
@@ -172,7 +172,7 @@ def copied(monkeypatch):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
     file = io.BytesIO()
     pieces = [[part[:50], "", part[50:]] for part in PARTS]
-    counts, spans, _ = copy_text([[], *pieces, ["", ""]], file)  # empty documents are none
+    counts, spans, _ = copy_parts([[[], *pieces, ["", ""]]], file)  # empty documents are none
     return file, spans, counts
 
 
@@ -361,7 +361,7 @@ def test_few_documents_give_validation_about_its_share(tmp_path, documents, titl
 def cut_documents(documents, split, *options):
     """The texts of both splits that a function which splits gives."""
     file = io.BytesIO()
-    _, spans, hashes = copy_text([[text] for text in documents], file)
+    _, spans, hashes = copy_parts([[[text] for text in documents]], file)
     train, val, _ = split(file, spans, hashes, *options)
 
     def read(part):
