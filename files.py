@@ -1,5 +1,6 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
+import errno
 import glob
 import hashlib
 import json
@@ -156,6 +157,10 @@ def fsync(*paths: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY if posix else os.O_RDWR)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            # Some network filesystems, such as CIFS, cannot flush a folder, and say EINVAL.
+            if error.errno != errno.EINVAL or not path.is_dir():
+                raise
         finally:
             os.close(descriptor)
 
