@@ -5,6 +5,7 @@
     best/       the weights of the lowest validation loss; training.pt has their step
     kept/N/     `last` after step N, for --branch-from
     .saving/    is being written; nobody reads it
+    .removing-*/    are being removed
 
 A checkpoint has one safetensors file of weights and one of optimizer states. Rank 0 writes them,
 whole: it gathers the tensors of a sharded model one at a time. So any number of processes can
@@ -129,8 +130,12 @@ class Checkpoints:
     def _remove(self, folder: Path) -> None:
         """Remove a checkpoint. It loses its name first, so that no reader takes it for damaged."""
         if folder.exists():
-            remove(self.path / ".removing")  # of a process that was killed
-            remove(folder.rename(self.path / ".removing"))
+            folder.rename(self.path / f".removing-{folder.stat().st_ino}")
+            for left in self.path.glob(".removing*"):  # also by a process that was killed
+                # NFS keeps a file that a reader has open, and so its folder: the next save tries
+                # again.
+                with suppress(OSError):
+                    remove(left)
 
     def saved_step(self, name: Literal["last", "best"]) -> int:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
