@@ -29,7 +29,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """
     staging = target.with_name(f".{target.name}.{platform.node()}-{os.getpid()}.tmp")
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(FileNotFoundError):  # of another process, which has just renamed it
+        with suppress(FileNotFoundError):  # another process has just renamed its own
             if left == staging or time.time() - left.stat().st_mtime > 86_400:
                 remove(left)
     try:

@@ -67,7 +67,7 @@ def write_files(
             chosen["val_fraction"] = val_fraction
         train, val, hashes = split_text(file, spans, hashes, config, source.say)
         if config.second_val:
-            # From the other end of the hashes; the first validation split is in neither.
+            # The other end of the hashes decides, and the first validation split is left out.
             train, val, _ = split_text(file, train, ~hashes, config, source.say, is_second=True)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)

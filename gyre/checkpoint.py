@@ -51,8 +51,9 @@ MANIFEST = "manifest.json"
 # The dtypes of our weights, by the names that safetensors files have for them.
 SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
-# Where a checkpoint may be when another process is between two renames, was killed there, or never
-# wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
+# Where a checkpoint is looked for, in this order. Another process may be between two renames, or
+# was killed there, or never wrote `best`. `best` comes again after `.best`: a save may have
+# finished in between.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 

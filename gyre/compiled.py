@@ -64,11 +64,11 @@ def compile_step(
 ) -> Step:
     """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
 
-    On a CPU there is a package of decoding for each number of rows up to MAX_SUMMED_TOKENS, one for
-    all larger numbers, and another one of each for more than LONGEST_SUM keys; and likewise of
-    prefill, for prompts of MIN_PREFILL tokens and more. All else is eager: a first token, shorter
-    and later parts of prompts, and everything if compiling fails. Elsewhere PyTorch compiles
-    decoding anew in every process.
+    On a CPU, decoding runs as a package, and so does prefill of MIN_PREFILL tokens or more. A
+    package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for at most
+    LONGEST_SUM keys or for more. All else is eager: a first token, shorter and later parts of
+    prompts, and everything if compiling fails. Elsewhere PyTorch compiles decoding anew in every
+    process.
 
     With `prompt`, the length of the first prefill, compile everything now that a text which fills
     the cache needs; without, compile each part when it is first called. That prefill reads one row

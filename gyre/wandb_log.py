@@ -105,8 +105,8 @@ class WandbThread(threading.Thread):
                 reason = first_line(error)
             if mode == "offline" and reason:
                 say(f"warning: wandb is offline: {reason}")
-        # A file that says "allow" is uploaded behind the points that the server has, and the steps
-        # that both have get other numbers. Without it the upload overwrites the run, as wandb says.
+        # Without "allow", `wandb sync` of an offline folder overwrites the run on the server. With
+        # it, the points would be appended, and those that the server has already be renumbered.
         resume = None if mode in ("offline", "dryrun") else "allow"
         run = wandb.init(mode=mode, resume=resume, reinit="create_new", **self.arguments)
         if not run.disabled:
