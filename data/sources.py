@@ -76,11 +76,11 @@ class DataConfig:
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
     times. They replace the text of a configuration file, whatever its source is."""
     url: str | None = None
-    """Address of such a file. It is fetched once. Makes url of the source stdlib."""
+    """Address of such a file, which is fetched once. Without data.source, that is url."""
     sha256: str | None = None
     """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
-    """Id of a data set on the Hugging Face Hub. Makes hub of the source stdlib."""
+    """Id of a data set on the Hugging Face Hub. Without data.source, that is hub."""
     hub_config: str | None = None
     """Configuration of the Hub data set, where it has several."""
     hub_split: str = "train"
@@ -103,8 +103,8 @@ class DataConfig:
     configuration has."""
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
-    less than half or more than twice as much of it. Of another text than that of the configuration
-    it is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
+    less than half or more than twice that share. Of another text than that of the configuration it
+    is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
     second_val: bool = False
     """Hold out a second part, to validate on it, and leave the first one out. It is as large if
     whole documents are held out, and else this share of what the first one leaves. Settings can
