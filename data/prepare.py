@@ -25,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import SOURCES, DataConfig, LeftOut
+from data.sources import SOURCES, DataConfig, LeftOut, Source, StandardLibrary
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
@@ -65,10 +65,11 @@ def write_files(
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
             config = replace(config, val_fraction=val_fraction)
             chosen["val_fraction"] = val_fraction
-        train, val, hashes = split_text(file, spans, hashes, config, source.say)
+        share = config.val_fraction
+        train, val, hashes = split_text(file, spans, hashes, source, share)
         if config.second_val:
             # The other end of the hashes decides, and the first validation split is left out.
-            train, val, _ = split_text(file, train, ~hashes, config, source.say, is_second=True)
+            train, val, _ = split_text(file, train, ~hashes, source, share, is_second=True)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -268,13 +269,13 @@ class DelayedBar(tqdm):
 
 
 def split_text(
-    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig,
-    say: Callable[[str], None], is_second: bool = False,
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, source: Source, val_fraction: float,
+    is_second: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
     documents for training.
 
-    say: prints a note, if the end of the text is held out
+    source: prints a note if the end of the text is held out
     is_second: the spans are what a first validation split has left
 
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
@@ -286,36 +287,25 @@ def split_text(
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
-    limit = np.uint64(config.val_fraction * 2**64)
+    limit = np.uint64(val_fraction * 2**64)
     if len(spans) > 1:
         # Each split gets at least the document whose hash is nearest to the limit.
         limit = np.clip(limit, hashes.min(), hashes.max() - 1)
         held_out = hashes <= limit
         sizes = np.diff(spans)[:, 0]
         share = sizes[held_out].sum() / sizes.sum()
-        wanted = config.val_fraction
+        wanted = val_fraction
         whole = "the text"
         if is_second:  # as much as the first split has taken, of less text
-            wanted /= 1 - config.val_fraction
+            wanted /= 1 - val_fraction
             whole = "what the first validation split leaves"
         ratios = (share / wanted, (1 - share) / (1 - wanted))
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
-        if fits or config.source == "stdlib":
+        if fits or isinstance(source, StandardLibrary):
             return spans[~held_out], spans[held_out], hashes[~held_out]
-        say(f"note: validation gets the end of {whole}, {config.val_fraction:.1%} of it: the "
-            f"whole documents drawn for it would have been {share:.1%}{advise_split(config)}")
-    return hold_out_end(file, spans, hashes, config.val_fraction)
-
-
-def advise_split(config: DataConfig) -> str:
-    """Return how to hold out something of every file, where the end of the text is held out."""
-    advice = ""
-    if config.source == "files":
-        advice = ". Of several files, that is the last, by which alone the best weights are chosen"
-    if config.source == "files" and config.separator is None:
-        advice += (". To hold out parts of all, divide files of plain text into documents, as "
-                   "--data.separator $'\\n\\n' does at blank lines")
-    return advice
+        source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: the whole "
+                   f"documents drawn for it would have been {share:.1%}{source.advise_split()}")
+    return hold_out_end(file, spans, hashes, val_fraction)
 
 
 def hold_out_end(

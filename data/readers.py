@@ -284,7 +284,8 @@ def reading(name: str, advice: str = "") -> Iterator[None]:
     except UserError as error:  # it says what to do
         raise type(error)(f"{name} cannot be read: {error}") from error
     except Exception as error:
-        raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
+        reason = first_line(error).rstrip(".")
+        raise UserError(f"{name} cannot be read: {type(error).__name__}: {reason}. "
                         f"{advice}".rstrip()) from error
 
 

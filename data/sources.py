@@ -167,6 +167,10 @@ class Source:
         """
         yield self.documents()
 
+    def advise_split(self) -> str:
+        """Return what to do where the end of the text that was read is held out; "" for nothing."""
+        return ""
+
     def fingerprint(self) -> Any:
         """Return a value that changes when the text does, without reading the text.
 
@@ -217,6 +221,8 @@ class Files(Source):
     """Files, folders and globs, in the order given."""
 
     options = ("files", "column", "separator")
+    n_files = 0
+    """How many files `parts` reads."""
 
     def find(self) -> tuple[list["TextFile"], list["Search"]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
@@ -260,6 +266,7 @@ class Files(Source):
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
+        self.n_files = len(files)
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
@@ -268,6 +275,16 @@ class Files(Source):
                 self.say(search.describe())
         for line in notes.lines():
             self.say(line)
+
+    def advise_split(self) -> str:
+        if self.n_files <= 1:
+            return ""
+        advice = (f". Of {self.n_files} files, only the last are in it, and they alone decide "
+                  "which weights are the best")
+        if self.config.separator is None:
+            advice += (". To hold out parts of all, divide files of plain text into documents, as "
+                       "--data.separator $'\\n\\n' does at blank lines")
+        return advice
 
 
 class Url(Source):

@@ -23,8 +23,8 @@ from data.prepare import (
     split_text,
     suitable_val_fraction,
 )
-from data.sources import SOURCES, DataConfig
-from errors import UserError, say
+from data.sources import SOURCES, DataConfig, Files, StandardLibrary
+from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
 
@@ -370,23 +370,35 @@ def cut_documents(documents, split, *options):
     return [read(train), read(val)]
 
 
+def read_files(n_files, **options):
+    """A source that has read so many files."""
+    source = Files(DataConfig(files=["x"], **options))
+    source.n_files = n_files
+    return source
+
+
 def test_few_documents_give_their_end_in_one_note(capsys):
-    options = DataConfig(source="files", files=["x"], val_fraction=0.25)
-    train, val = cut_documents(["café " * 60, "b" * 300], split_text, options, say)
+    train, val = cut_documents(["café " * 60, "b" * 300], split_text, read_files(1), 0.25)
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
         "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
-        "would have been 54.5%. Of several files, that is the last, by which alone the best "
-        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
-        "as --data.separator $'\\n\\n' does at blank lines\n")
+        "would have been 54.5%\n")
+
+
+def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
+    cut_documents(["café " * 60, "b" * 300], split_text, read_files(2), 0.25)
+    assert capsys.readouterr().err.endswith(
+        "would have been 54.5%. Of 2 files, only the last are in it, and they alone decide which "
+        "weights are the best. To hold out parts of all, divide files of plain text into "
+        "documents, as --data.separator $'\\n\\n' does at blank lines\n")
 
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
-    options = DataConfig(source="files", files=["x"], val_fraction=0.25, separator="\n\n")
-    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options, say)
-    assert capsys.readouterr().err.endswith("54.5%. Of several files, that is the last, by which "
-                                            "alone the best weights are chosen\n")
+    source = read_files(2, separator="\n\n")
+    cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
+    assert capsys.readouterr().err.endswith("54.5%. Of 2 files, only the last are in it, and they "
+                                            "alone decide which weights are the best\n")
 
 
 @pytest.mark.parametrize("documents, train, val", [
@@ -401,9 +413,9 @@ def test_the_end_is_cut_through_one_document_and_its_copies(documents, train, va
 
 def test_the_end_of_the_standard_library_is_never_held_out():
     """Its committed studies keep their split."""
-    options = DataConfig(source="stdlib", val_fraction=0.01)
+    source = StandardLibrary(DataConfig())
     documents = ["a" * 50, "b" * 50]
-    assert cut_documents(documents, split_text, options, say) == [["b" * 50], ["a" * 50]]
+    assert cut_documents(documents, split_text, source, 0.01) == [["b" * 50], ["a" * 50]]
 
 
 @pytest.mark.parametrize("documents", [[BOOK, words(80)], [words(80), words(81), words(82)]])
@@ -447,9 +459,7 @@ def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
     assert found.notes == [
         "note: 1 of 3 rows have no text in column text (they have no other columns)",
         "note: validation gets the end of the text, 10.0% of it: the whole documents drawn for it "
-        "would have been 49.9%. Of several files, that is the last, by which alone the best "
-        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
-        "as --data.separator $'\\n\\n' does at blank lines"]
+        "would have been 49.9%"]
 
 
 def test_what_an_earlier_version_prepared_has_no_notes(tmp_path):
