@@ -74,14 +74,14 @@ def find_or_prepare(
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # `prepare` says why
         data = open_prepared(*locate(config, fit_vocabulary))
-        if not fit_val_fraction:
-            return data
         # Data with the share of the configuration is taken if this share would be chosen.
         share = config.val_fraction
-        if suitable_val_fraction(share, data.manifest["text"]["bytes"]) == share:
+        fitted = suitable_val_fraction(share, data.manifest["text"]["bytes"])
+        if not fit_val_fraction or fitted == share:
             return data
-    with suppress(OSError, UserError):
-        return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
+    if fit_val_fraction:
+        with suppress(OSError, UserError):
+            return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
     return prepare(config, fit_vocabulary, fit_val_fraction)
 
 
