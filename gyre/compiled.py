@@ -247,8 +247,8 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
 
 def list_sources(model: Transformer) -> list[Path]:
     """Return the files whose code a package is compiled from, or by."""
-    room = Path(inspect.getfile(Transformer)).parent
-    sources = {Path(__file__), *room.glob("*.py")}
+    folder = Path(inspect.getfile(Transformer)).parent
+    sources = {Path(__file__), *folder.glob("*.py")}
     for encoding in type(model.position).__mro__[:-1]:  # it may be defined elsewhere
         sources.add(Path(inspect.getfile(encoding)))
     return sorted(sources)
