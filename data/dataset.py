@@ -74,10 +74,11 @@ def find_or_prepare(
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # `prepare` says why
         data = open_prepared(*locate(config, fit_vocabulary))
+        if not fit_val_fraction:
+            return data
         # Data with the share of the configuration is taken if this share would be chosen.
         share = config.val_fraction
-        fitted = suitable_val_fraction(share, data.manifest["text"]["bytes"])
-        if not fit_val_fraction or fitted == share:
+        if suitable_val_fraction(share, data.manifest["text"]["bytes"]) == share:
             return data
     if fit_val_fraction:
         with suppress(OSError, UserError):
