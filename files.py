@@ -1,5 +1,6 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
+import errno
 import glob
 import hashlib
 import json
@@ -28,7 +29,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """
     staging = target.with_name(f".{target.name}.{platform.node()}-{os.getpid()}.tmp")
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(FileNotFoundError):  # of another process, which has just renamed it
+        with suppress(FileNotFoundError):  # another process has just renamed its own
             if left == staging or time.time() - left.stat().st_mtime > 86_400:
                 remove(left)
     try:
@@ -156,6 +157,10 @@ def fsync(*paths: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY if posix else os.O_RDWR)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            # Some network filesystems, such as CIFS, cannot flush a folder, and say EINVAL.
+            if error.errno != errno.EINVAL or not path.is_dir():
+                raise
         finally:
             os.close(descriptor)
 

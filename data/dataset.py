@@ -1,10 +1,11 @@
 """Prepared token ids: find them or make them, and cut them into the rows of a batch."""
 
+import math
 import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ class Prepared:
 
     folder: Path
     manifest: dict[str, Any]
+    is_new: bool = field(default=False, compare=False)
+    """Whether this process has prepared it just now, and has printed its notes."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was printed of the text when it was prepared: what was left out, for example."""
+        return self.manifest.get("notes", [])  # earlier versions wrote none
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -72,8 +80,9 @@ def find_or_prepare(
         share = config.val_fraction
         if suitable_val_fraction(share, data.manifest["text"]["bytes"]) == share:
             return data
-    with suppress(OSError, UserError):
-        return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
+    if fit_val_fraction:
+        with suppress(OSError, UserError):
+            return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
     return prepare(config, fit_vocabulary, fit_val_fraction)
 
 
@@ -100,19 +109,20 @@ def prepare(
             staging.mkdir()
             write_files(config, settings, staging, fit_vocabulary, fit_val_fraction, message)
             remove(folder)
-        return open_prepared(folder, settings)
+        return replace(open_prepared(folder, settings), is_new=True)
 
 
 def locate(
     config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False
 ) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
-    ignored = {"files", "seq_len", "prepared", "tokenizer"}
+    settings: dict[str, Any] = {"format": FORMAT, **asdict(config), "text": None}
+    for name in ("files", "seq_len", "prepared", "tokenizer"):
+        del settings[name]
     # While unset, later options are left out, so that folders from before them are still found.
-    later = {"second_val": False, "separator": None}
-    fields = {name: value for name, value in asdict(config).items()
-              if name not in ignored and not (name in later and value == later[name])}
-    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": None}
+    for name in ("second_val", "separator"):
+        if settings[name] == getattr(DataConfig, name):
+            del settings[name]
     text = SOURCES[config.source](config).fingerprint()
     if text is not None:  # else it is fetched once
         settings["text"] = json_sha256(text)[:12]
@@ -126,19 +136,13 @@ def locate(
             raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     key = json_sha256(settings)[:12]
-    return find_folder(Path(config.prepared), label_text(config), key), settings
-
-
-def find_folder(prepared: Path, label: str, key: str) -> Path:
-    """Return the folder of the settings with this key: with this label, or the one that is there.
-
-    The same files can be named in several ways, and earlier versions made other labels of them.
-    """
-    folder = prepared / f"{label}-{key}"
-    if not folder.exists():
-        for other in sorted(prepared.glob(f"[!.]*-{key}")):
-            return other
-    return folder
+    prepared = Path(config.prepared)
+    folder = prepared / f"{label_text(config)}-{key}"
+    # The same files can be named in several ways, and earlier versions made other labels of them.
+    present = sorted(prepared.glob(f"[!.]*-{key}"))
+    if present and folder not in present:
+        folder = present[0]
+    return folder, settings
 
 
 def label_text(config: DataConfig) -> str:
@@ -259,10 +263,10 @@ class TokenDataset:
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. A rank with
         one batch less than others yields one row of filling instead.
         """
-        count = _divide_up(self.n_tokens - 1, self.seq_len)
+        count = math.ceil((self.n_tokens - 1) / self.seq_len)
         share = self.share(count)
-        largest_share = _divide_up(count, self.world_size)
-        for i in range(_divide_up(largest_share, batch_size)):
+        largest_share = math.ceil(count / self.world_size)
+        for i in range(math.ceil(largest_share / batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
             shape = (max(rows, 1), self.seq_len)
@@ -283,11 +287,6 @@ class TokenDataset:
             raise UserError(f"{self._file.name} is damaged: it has the id {ids.max()}, and the "
                             f"vocabulary {self.vocab_size}. Remove the folder to prepare it again")
         return ids
-
-
-def _divide_up(number: int, size: int) -> int:
-    """Return how many parts of this size hold so many: the quotient, rounded up."""
-    return -(-number // size)
 
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs

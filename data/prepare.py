@@ -25,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import SOURCES, DataConfig, LeftOut
+from data.sources import SOURCES, DataConfig, LeftOut, Source, StandardLibrary
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
@@ -58,17 +58,18 @@ def write_files(
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
-        text, spans, hashes = copy_source(config, file, message)
+        source = SOURCES[config.source](config)
+        text, spans, hashes = copy_parts(source.parts(), file, message)
         chosen: dict[str, Any] = {}
         if fit_val_fraction:
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
             config = replace(config, val_fraction=val_fraction)
             chosen["val_fraction"] = val_fraction
-        train, val, hashes = split_text(file, spans, hashes, config)
+        share = config.val_fraction
+        train, val, hashes = split_text(file, spans, hashes, source, share)
         if config.second_val:
-            # From the other end of the hashes; the first validation split is in neither.
-            left = "what the first validation split leaves"
-            train, val, _ = split_text(file, train, ~hashes, config, left)
+            # The other end of the hashes decides, and the first validation split is left out.
+            train, val, _ = split_text(file, train, ~hashes, source, share, is_second=True)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -83,6 +84,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
+        "notes": source.said,
         **chosen,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
@@ -158,30 +160,14 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
     return tokenizer
 
 
-def copy_source(
-    config: DataConfig, file: BinaryIO, message: str | None = None
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write the text of `config` to `file`; the rest is as in `copy_text`."""
-    return copy_parts(SOURCES[config.source](config).parts(), file, message)
-
-
-def copy_text(
-    documents: Iterable[Iterable[str]], file: BinaryIO
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write all documents to `file`, one after another; empty ones are skipped.
-
-    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256.
-    """
-    return copy_parts([documents], file)
-
-
 def copy_parts(
     parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write the documents of all parts to `file`, without the parts that raise LeftOut.
+    """Write the documents of all parts to `file`, one after another, but for empty ones, and for
+    the parts that raise LeftOut. `message` is printed when the first text was read.
 
-    `message` is printed when the first text was read; the rest is as in `copy_text`.
+    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
+    bits of its SHA-256.
     """
     copied = CopiedText(file)
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
@@ -283,11 +269,14 @@ class DelayedBar(tqdm):
 
 
 def split_text(
-    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig,
-    whole: str = "the text",
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, source: Source, val_fraction: float,
+    is_second: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
-    documents for training. `whole` is what a note calls all of these documents.
+    documents for training.
+
+    source: prints a note if the end of the text is held out
+    is_second: the spans are what a first validation split has left
 
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
     in the same split. With few documents this can hold out most of the text, or next to nothing of
@@ -298,31 +287,25 @@ def split_text(
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
-    limit = np.uint64(config.val_fraction * 2**64)
+    limit = np.uint64(val_fraction * 2**64)
     if len(spans) > 1:
         # Each split gets at least the document whose hash is nearest to the limit.
         limit = np.clip(limit, hashes.min(), hashes.max() - 1)
         held_out = hashes <= limit
         sizes = np.diff(spans)[:, 0]
         share = sizes[held_out].sum() / sizes.sum()
-        ratios = (share / config.val_fraction, (1 - share) / (1 - config.val_fraction))
+        wanted = val_fraction
+        whole = "the text"
+        if is_second:  # as much as the first split has taken, of less text
+            wanted /= 1 - val_fraction
+            whole = "what the first validation split leaves"
+        ratios = (share / wanted, (1 - share) / (1 - wanted))
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
-        if fits or config.source == "stdlib":
+        if fits or isinstance(source, StandardLibrary):
             return spans[~held_out], spans[held_out], hashes[~held_out]
-        say(f"note: validation gets the end of {whole}, {config.val_fraction:.1%} of it: the "
-            f"whole documents drawn for it would have been {share:.1%}{advise_split(config)}")
-    return hold_out_end(file, spans, hashes, config.val_fraction)
-
-
-def advise_split(config: DataConfig) -> str:
-    """Return how to hold out something of every file, where the end of the text is held out."""
-    advice = ""
-    if config.source == "files":
-        advice = ". Of several files, that is the last, by which alone the best weights are chosen"
-    if config.source == "files" and config.separator is None:
-        advice += (". To hold out parts of all, divide files of plain text into documents, as "
-                   "--data.separator $'\\n\\n' does at blank lines")
-    return advice
+        source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: the whole "
+                   f"documents drawn for it would have been {share:.1%}{source.advise_split()}")
+    return hold_out_end(file, spans, hashes, val_fraction)
 
 
 def hold_out_end(
@@ -333,23 +316,22 @@ def hold_out_end(
     One document is cut in two, where this share of its characters begins. Its copies are cut alike,
     and all copies count where the first one is, so that nothing is in both splits.
     """
-    _, first, number, copies = np.unique(
-        hashes, return_index=True, return_inverse=True, return_counts=True)
-    order = np.argsort(first)  # of different documents, as they come
-    sizes = np.diff(spans)[first, 0] * copies
-    ends = np.cumsum(sizes[order]) / sizes.sum()  # as shares of the text
-    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the document that is cut
+    sizes: dict[int, int] = {}  # bytes of a document and its copies, by its hash, as they come
+    for digest, size in zip(hashes.tolist(), np.diff(spans)[:, 0].tolist(), strict=True):
+        sizes[digest] = sizes.get(digest, 0) + size
+    ends = np.cumsum([*sizes.values()]) / sum(sizes.values())  # as shares of the text
+    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
     begin = ends[cut - 1] if cut else 0.0
     kept = (1 - val_fraction - begin) / (ends[cut] - begin)
-    document = spans[first[order[cut]]][None]
+    document = spans[hashes == [*sizes][cut]][:1]
     characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
     left = int(characters * kept)
     size = 0  # of what is kept of this document, in bytes
     for _, block in read_blocks(file, document, "splitting text"):
         size += len(block[:left].encode())
         left -= len(block[:left])
-    # argsort of a permutation is its inverse: the rank of each span's document.
-    place = np.argsort(order)[number]
+    numbers = {digest: number for number, digest in enumerate(sizes)}
+    place = np.array([numbers[digest] for digest in hashes.tolist()])
     start, end = spans.T
     middle = np.select([place < cut, place == cut], [end, start + size], start)
     train = np.stack([start, middle], axis=1)[middle > start]

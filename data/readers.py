@@ -191,14 +191,18 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
     """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
     The text files are sorted, and the others grouped by suffix. Skipped are, with a description of
-    each kind, outputs of gyre below `folder`, links to folders and links that lead nowhere; and,
-    without one, hidden files and folders, and folders of software. A file without a suffix is a
-    text file if its first bytes are text.
+    each kind, outputs of gyre below `folder`, folders that cannot be read, links to folders and
+    links that lead nowhere; and, without one, hidden files and folders, and folders of software. A
+    file without a suffix is a text file if its first bytes are text.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
     skipped: set[str] = set()
-    for parent, subfolders, names in os.walk(folder):
+
+    def skip_unreadable(error: OSError) -> None:
+        skipped.add("folders that cannot be read")
+
+    for parent, subfolders, names in os.walk(folder, onerror=skip_unreadable):
         entered = []
         for name in subfolders:
             if name[0] == "." or name in SOFTWARE:
@@ -280,7 +284,8 @@ def reading(name: str, advice: str = "") -> Iterator[None]:
     except UserError as error:  # it says what to do
         raise type(error)(f"{name} cannot be read: {error}") from error
     except Exception as error:
-        raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
+        reason = first_line(error).rstrip(".")
+        raise UserError(f"{name} cannot be read: {type(error).__name__}: {reason}. "
                         f"{advice}".rstrip()) from error
 
 

@@ -76,11 +76,11 @@ class DataConfig:
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
     times. They replace the text of a configuration file, whatever its source is."""
     url: str | None = None
-    """Address of such a file. It is fetched once. Makes url of the source stdlib."""
+    """Address of such a file, which is fetched once. Without data.source, that is url."""
     sha256: str | None = None
     """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
-    """Id of a data set on the Hugging Face Hub. Makes hub of the source stdlib."""
+    """Id of a data set on the Hugging Face Hub. Without data.source, that is hub."""
     hub_config: str | None = None
     """Configuration of the Hub data set, where it has several."""
     hub_split: str = "train"
@@ -103,8 +103,8 @@ class DataConfig:
     configuration has."""
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
-    less than half or more than twice as much of it. Of another text than that of the configuration
-    it is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
+    less than half or more than twice that share. Of another text than that of the configuration it
+    is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
     second_val: bool = False
     """Hold out a second part, to validate on it, and leave the first one out. It is as large if
     whole documents are held out, and else this share of what the first one leaves. Settings can
@@ -145,6 +145,13 @@ class Source:
 
     options = ()
     config: DataConfig
+    said: list[str] = field(default_factory=list)
+    """What was printed of the text."""
+
+    def say(self, line: str) -> None:
+        """Print a line, and keep it for those who use the prepared text later."""
+        self.said.append(line)
+        say(line)
 
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
@@ -159,6 +166,10 @@ class Source:
         A part that raises LeftOut is no part of the text: forget what it has given.
         """
         yield self.documents()
+
+    def advise_split(self) -> str:
+        """Return what to do where the end of the text that was read is held out; "" for nothing."""
+        return ""
 
     def fingerprint(self) -> Any:
         """Return a value that changes when the text does, without reading the text.
@@ -210,6 +221,8 @@ class Files(Source):
     """Files, folders and globs, in the order given."""
 
     options = ("files", "column", "separator")
+    n_files = 0
+    """How many files `parts` reads."""
 
     def find(self) -> tuple[list["TextFile"], list["Search"]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
@@ -253,12 +266,25 @@ class Files(Source):
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
+        self.n_files = len(files)
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
         for search in searches:
-            search.say()
-        notes.say()
+            if search.is_folder or search.not_utf8:
+                self.say(search.describe())
+        for line in notes.lines():
+            self.say(line)
+
+    def advise_split(self) -> str:
+        if self.n_files <= 1:
+            return ""
+        advice = (f". Of {self.n_files} files, only the last are in it, and they alone decide "
+                  "which weights are the best")
+        if self.config.separator is None:
+            advice += (". To hold out parts of all, divide files of plain text into documents, as "
+                       "--data.separator $'\\n\\n' does at blank lines")
+        return advice
 
 
 class Url(Source):
@@ -296,7 +322,8 @@ class Url(Source):
                                     "correct data.sha256, or find the file that has it")
         notes = Notes(self.config)
         yield from read_file(TextFile(str(path), url), notes)
-        notes.say()
+        for line in notes.lines():
+            self.say(line)
 
 
 class Hub(Source):
@@ -318,7 +345,8 @@ class Hub(Source):
                 types = {name: str(feature) for name, feature in rows.features.items()}
                 raise no_text(config.column, types)
             yield from read_column(rows.select_columns(config.column), notes)
-        notes.say()
+        for line in notes.lines():
+            self.say(line)
 
 
 # A new source: a class above, and a line here.
@@ -381,7 +409,7 @@ def match_files(pattern: str) -> list[str]:
     paths = [path for path in matches if not os.path.isdir(path)]
     if not paths:
         address = re.match("https?://", pattern)
-        hint = f": did you mean --data.url {pattern}?" if address else ""
+        hint = f": did you mean --data.url {shlex.quote(pattern)}?" if address else ""
         parts = [part.strip() for part in pattern.split(",")]
         if len(parts) > 1 and all(os.path.exists(part) for part in parts):
             several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
@@ -484,10 +512,8 @@ class Search:
                 return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
         return ""
 
-    def say(self) -> None:
-        """Print how many files are read, if it is a folder or if some are left out."""
-        if not self.is_folder and not self.not_utf8:
-            return
+    def describe(self) -> str:
+        """Return a note that says how many files are read, and which are left out."""
         n_read = len(self.paths) - len(self.not_utf8)
         total = len(self.paths) + sum(map(len, self.others.values()))
         share = f"{n_read} files of {total} are read"
@@ -498,7 +524,7 @@ class Search:
         if self.not_utf8:
             rest += f"; {self.describe_not_utf8()}"
         rest += self.advise_others()
-        say(f"note: {self.pattern}: {share}{rest}")
+        return f"note: {self.pattern}: {share}{rest}"
 
 
 @dataclass
@@ -554,31 +580,36 @@ class Notes:
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
 
-    def say(self) -> None:
-        """Print the notes."""
+    def lines(self) -> list[str]:
+        """Return the notes."""
+        lines: list[str] = []
         separator = self.config.separator
         if self.rows_without_text:
             column = self.config.column
             values = [f"{column} as {name}" for name in self.other_types]
             have = ", ".join(values + sorted(self.other_columns)[:8]) or "no other columns"
-            say(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in column "
-                f"{column} (they have {have})")
+            lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
+                         f"column {column} (they have {have})")
         if self.skipped_tables:
-            say(f"note: of these, without a text in column {self.config.column} and left out too: "
-                f"{list_names(self.skipped_tables)}")
+            lines.append("note: of these, without a text in column "
+                         f"{self.config.column} and left out too: "
+                         f"{list_names(self.skipped_tables)}")
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
-            say(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
+            lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
         if self.pages:
-            say(f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
+            lines.append(
+                f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
         if separator is None:
             for marker, name in self.markers.items():
-                say(f"note: {marker} in {name} is trained as ordinary characters: to divide the "
-                    f"text into documents there, say --data.separator '{marker}'")
+                lines.append(f"note: {marker} in {name} is trained as ordinary characters: to "
+                             "divide the text into documents there, say --data.separator "
+                             f"'{marker}'")
         elif not self.markers:
             hint = " (in bash, a line break is $'\\n')" if "\\" in separator else ""
-            say(f"note: data.separator {separator!r} does not occur: each file of plain text is "
-                f"one document{hint}")
+            lines.append(f"note: data.separator {separator!r} does not occur: each file of plain "
+                         f"text is one document{hint}")
+        return lines
 
 
 def divides(marker: str, text: str, kind: str) -> bool:

@@ -1,9 +1,9 @@
 """Encode large texts: look up the ids of words that were seen before.
 
-BPE joins two neighbouring characters only within a piece. Where the two characters on both sides of
-a place stand side by side in no piece, the ids before it do not depend on the text behind it. A
-text is cut at all these places into units, such as words and numbers. Few units are new in a large
-text: only these are encoded, and the others are looked up.
+BPE joins only characters that stand side by side in some piece. Between two characters that do so
+in no piece, the ids on one side do not depend on the text on the other. A text is cut at all these
+places into units, such as words and numbers. Few units are new in a large text: only these are
+encoded, and the others are looked up.
 
 The ids are those of `Tokenizer.encode_batch`, which is the plain form.
 """

@@ -5,6 +5,7 @@
     best/       the weights of the lowest validation loss; training.pt has their step
     kept/N/     `last` after step N, for --branch-from
     .saving/    is being written; nobody reads it
+    .removing-*/    are being removed
 
 A checkpoint has one safetensors file of weights and one of optimizer states. Rank 0 writes them,
 whole: it gathers the tensors of a sharded model one at a time. So any number of processes can
@@ -27,6 +28,7 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 
 import json
 import math
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -49,8 +51,9 @@ MANIFEST = "manifest.json"
 # The dtypes of our weights, by the names that safetensors files have for them.
 SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
-# Where a checkpoint may be when another process is between two renames, was killed there, or never
-# wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
+# Where a checkpoint is looked for, in this order. Another process may be between two renames, or
+# was killed there, or never wrote `best`. `best` comes again after `.best`: a save may have
+# finished in between.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
@@ -128,8 +131,12 @@ class Checkpoints:
     def _remove(self, folder: Path) -> None:
         """Remove a checkpoint. It loses its name first, so that no reader takes it for damaged."""
         if folder.exists():
-            remove(self.path / ".removing")  # of a process that was killed
-            remove(folder.rename(self.path / ".removing"))
+            folder.rename(self.path / f".removing-{folder.stat().st_ino}")
+            for left in self.path.glob(".removing*"):  # also by a process that was killed
+                # NFS keeps a file that a reader has open, and so its folder: the next save tries
+                # again.
+                with suppress(OSError):
+                    remove(left)
 
     def saved_step(self, name: Literal["last", "best"]) -> int:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
@@ -193,7 +200,7 @@ class Checkpoints:
             kept = ", ".join(map(str, self.kept_steps())) or "none"
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
-        advice = f"train on with --resume {self.path}, or choose another run"
+        advice = f"train on with --resume {shlex.quote(str(self.path))}, or choose another run"
         if self.has_best:  # as an imported run has, which is not resumed
             advice = "choose the checkpoint 'best', or another run"
         raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")

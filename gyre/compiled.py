@@ -64,11 +64,11 @@ def compile_step(
 ) -> Step:
     """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
 
-    On a CPU there is a package of decoding for each number of rows up to MAX_SUMMED_TOKENS, one for
-    all larger numbers, and another one of each for more than LONGEST_SUM keys; and likewise of
-    prefill, for prompts of MIN_PREFILL tokens and more. All else is eager: a first token, shorter
-    and later parts of prompts, and everything if compiling fails. Elsewhere PyTorch compiles
-    decoding anew in every process.
+    On a CPU, decoding runs as a package, and so does prefill of MIN_PREFILL tokens or more. A
+    package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for at most
+    LONGEST_SUM keys or for more. All else is eager: a first token, shorter and later parts of
+    prompts, and everything if compiling fails. Elsewhere PyTorch compiles decoding anew in every
+    process.
 
     With `prompt`, the length of the first prefill, compile everything now that a text which fills
     the cache needs; without, compile each part when it is first called. That prefill reads one row
@@ -247,8 +247,8 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
 
 def list_sources(model: Transformer) -> list[Path]:
     """Return the files whose code a package is compiled from, or by."""
-    room = Path(inspect.getfile(Transformer)).parent
-    sources = {Path(__file__), *room.glob("*.py")}
+    folder = Path(inspect.getfile(Transformer)).parent
+    sources = {Path(__file__), *folder.glob("*.py")}
     for encoding in type(model.position).__mro__[:-1]:  # it may be defined elsewhere
         sources.add(Path(inspect.getfile(encoding)))
     return sorted(sources)

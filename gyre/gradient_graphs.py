@@ -35,9 +35,9 @@ class Recorded(NamedTuple):
 
     def run(self, inputs: tuple[Tensor | None, ...]) -> Tensor:
         """Run the graph with other inputs. Returns its loss, which the next run overwrites."""
-        for own, given in zip(self.inputs, inputs, strict=True):
-            if own is not None and given is not None:
-                own.copy_(given)
+        for target, given in zip(self.inputs, inputs, strict=True):
+            if target is not None and given is not None:
+                target.copy_(given)
         self.graph.replay()
         return self.loss
 
@@ -91,7 +91,7 @@ class GradientGraphs:
         """
         if not self.works:
             return None
-        if adds and not self.has_own_gradients():  # they are somebody else's
+        if adds and not self.has_graph_gradients():  # a step without a graph has made them
             return None
         if kind in self.recorded:
             return self.recorded[kind]
@@ -107,7 +107,7 @@ class GradientGraphs:
             self.recorded[kind] = recorded
         return recorded
 
-    def has_own_gradients(self) -> bool:
+    def has_graph_gradients(self) -> bool:
         """Return whether the parameters have the gradients that the graphs write to."""
         if not self.gradients:
             return False
@@ -139,10 +139,10 @@ class GradientGraphs:
 
     def record(self, inputs: tuple[Tensor | None, ...]) -> Recorded:
         """Return the graph of a call."""
-        own = [None if given is None else given.clone() for given in inputs]
+        copies = [None if given is None else given.clone() for given in inputs]
         if self.pool is None:
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with recording(graph, self.pool):
-            loss = self.add_gradient(*own)
-        return Recorded(graph, own, loss)
+            loss = self.add_gradient(*copies)
+        return Recorded(graph, copies, loss)

@@ -303,18 +303,14 @@ class Optimizers:
 
     def load_tensors(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
-        have others than the run that it comes from. Without any tensors, as before the first step
-        that was not skipped, it begins anew. Raises KeyError where some parameters have none."""
+        have others than the run that it comes from. A parameter without any tensor begins anew: it
+        is frozen, or no step has moved it yet."""
         owners: dict[str, tuple[Optimizer, nn.Parameter]] = {}
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     owners[self.names[parameter]] = (optimizer, parameter)
-        missing = set(owners)
         for key, tensor in tensors:
             name, _, kind = key.removeprefix("state.").rpartition(".")
             optimizer, parameter = owners[name]
             optimizer.state[parameter][kind] = shard_like(tensor.to(parameter.device), parameter)
-            missing.discard(name)
-        if missing and len(missing) < len(owners):
-            raise KeyError(f"there is no state of {', '.join(sorted(missing))}")

@@ -133,8 +133,8 @@ def find_run(path: Path, runs: Path) -> Path:
         check_is_run(folder)
         return folder
     if is_gguf(path):
-        raise UserError(f"{path} is GGUF, and no run: import it with python export.py {path} --to "
-                        "run runs/NAME")
+        raise UserError(f"{path} is GGUF, and no run: import it with python export.py "
+                        f"{shlex.quote(str(path))} --to run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
     names = {file.parent.name for file in folder.parent.glob("[!.]*/run.json")}
@@ -160,7 +160,8 @@ def check_is_run(folder: Path) -> None:
     advice = "python evaluate.py lists the runs"
     inside = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
     if is_foreign(folder):
-        advice = f"import this folder with python export.py {folder} --to run runs/NAME"
+        advice = (f"import this folder with python export.py {shlex.quote(str(folder))} --to run "
+                  "runs/NAME")
     elif (folder.parent / "run.json").is_file():
         advice = f"it is a part of {folder.parent}, which you can give"
     elif inside:
@@ -272,8 +273,8 @@ class RunDir:
                             "'wandb', which holds wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
-            raise UserError(f"{path} already exists: continue it with --resume {path}, or start "
-                        "another run with --name")
+            raise UserError(f"{path} already exists: continue it with --resume "
+                            f"{shlex.quote(str(path))}, or start another run with --name")
         return path
 
     def resume(self, step: int, config: Config) -> None:

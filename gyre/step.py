@@ -40,8 +40,7 @@ class StepResult(NamedTuple):
     stopping: bool
     """Whether any process had been asked to stop before it joined this step's sum."""
     seconds: float
-    """From its start in this process, or from `finished` of the step before if that is later, to
-    its own `finished`."""
+    """Time from its start, or from the end of the step before if that is later, to its end."""
     finished: float
     """When its numbers were there, by `time.perf_counter`."""
     loss_scale: float

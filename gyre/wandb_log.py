@@ -105,8 +105,8 @@ class WandbThread(threading.Thread):
                 reason = first_line(error)
             if mode == "offline" and reason:
                 say(f"warning: wandb is offline: {reason}")
-        # A file that says "allow" is uploaded behind the points that the server has, and the steps
-        # that both have get other numbers. Without it the upload overwrites the run, as wandb says.
+        # Without "allow", `wandb sync` of an offline folder overwrites the run on the server. With
+        # it, the points would be appended, and those that the server has already be renumbered.
         resume = None if mode in ("offline", "dryrun") else "allow"
         run = wandb.init(mode=mode, resume=resume, reinit="create_new", **self.arguments)
         if not run.disabled:
@@ -142,13 +142,15 @@ def log_report(
     """Make a wandb run of a finished study: its figures, and a table of its runs."""
     try:
         import wandb
-    except ModuleNotFoundError as error:
+
+        images = {figure.stem: wandb.Image(str(figure)) for figure in figures}
+        table = wandb.Table([*columns], [*rows])
+    except Exception as error:  # no failure of wandb is worth a study
         say(f"warning: the study is not in wandb: {describe_error(error)}")
         return
     thread = WandbThread(log, name, wandb_id(name), plan)
     thread.start()
-    images = {figure.stem: wandb.Image(str(figure)) for figure in figures}
-    thread.queue.put({"x": 0, "runs": wandb.Table([*columns], [*rows]), **images})
+    thread.queue.put({"x": 0, "runs": table, **images})
     thread.finish(0)
 
 

@@ -1,11 +1,14 @@
 """A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
 
+import errno
+import os
 import pickle
 import shutil
 import sys
 import tempfile
 import weakref
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -84,6 +87,13 @@ def test_a_step_that_was_not_kept_names_those_that_were(tmp_path):
     save(checkpoints, 2, 2)
     with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2, 10"):
         checkpoints.load_weights(1)
+
+
+def test_a_run_without_checkpoints_is_to_be_trained_on(tmp_path):
+    path = tmp_path / "my run"
+    path.mkdir()
+    with pytest.raises(UserError, match=f"train on with --resume '{path}', or choose another run"):
+        Checkpoints(path).load_weights()
 
 
 def test_where_only_the_best_was_saved_it_is_advised(tmp_path):
@@ -307,7 +317,20 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
-        assert {p.name for p in again.path.iterdir()} <= {"last", "previous", "best", ".removing"}
+        assert {p.name for p in again.path.iterdir()} <= {"last", "previous", "best"}
+
+
+def test_a_folder_that_cannot_be_removed_stops_no_save(tmp_path, monkeypatch):
+    """As on NFS, which keeps the files of a folder while a reader has them open."""
+    checkpoints = saved(tmp_path, 1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", Mock(side_effect=OSError(errno.ENOTEMPTY, "not empty")))
+        save(checkpoints, "last", 3)
+        save(checkpoints, "last", 4)
+    assert len([*checkpoints.path.glob(".removing-*")]) == 2
+    save(checkpoints, "last", 5)
+    assert sorted(path.name for path in checkpoints.path.iterdir()) == ["last", "previous"]
+    assert loaded(checkpoints) == 5
 
 
 @pytest.mark.parametrize("name, end", [("last", ""), ("best", "rename")])

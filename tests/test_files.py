@@ -1,8 +1,10 @@
 """Files are whole or not there, whatever fails; locks hold between real processes."""
 
+import errno
 import math
 import os
 import signal
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -101,6 +103,30 @@ def test_on_windows_only_files_are_flushed(tmp_path, monkeypatch):
         windows.setattr(os, "open", watched)
     watched.assert_called_once_with(staging / "deep" / "a", os.O_RDWR)
     assert (tmp_path / "target" / "deep" / "a").exists()
+
+
+def refuse_to_flush(kind, number):
+    """An os.fsync that raises this error for a kind of file, such as stat.S_ISDIR."""
+    def flush(descriptor):
+        if kind(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    return flush
+
+
+def test_a_filesystem_may_be_unable_to_flush_folders(tmp_path, monkeypatch):
+    """As CIFS and some of FUSE."""
+    monkeypatch.setattr(os, "fsync", refuse_to_flush(stat.S_ISDIR, errno.EINVAL))
+    files.write_file(tmp_path / "a", b"a")
+    assert (tmp_path / "a").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("kind, number", [
+    (stat.S_ISREG, errno.EINVAL), (stat.S_ISDIR, errno.EIO)])
+def test_a_flush_that_fails_for_another_reason_is_an_error(tmp_path, monkeypatch, kind, number):
+    monkeypatch.setattr(os, "fsync", refuse_to_flush(kind, number))
+    with pytest.raises(UserError, match=f"cannot write .*Errno {number}"):
+        files.write_file(tmp_path / "a", b"a")
 
 
 def test_on_windows_a_lock_may_leave_its_file(tmp_path, monkeypatch):

@@ -15,15 +15,15 @@ import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import units
-from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
+from data.dataset import Prepared, find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
-    copy_text,
+    copy_parts,
     hold_out_end,
     read_blocks,
     split_text,
     suitable_val_fraction,
 )
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, Files, StandardLibrary
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
@@ -172,7 +172,7 @@ def copied(monkeypatch):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
     file = io.BytesIO()
     pieces = [[part[:50], "", part[50:]] for part in PARTS]
-    counts, spans, _ = copy_text([[], *pieces, ["", ""]], file)  # empty documents are none
+    counts, spans, _ = copy_parts([[[], *pieces, ["", ""]]], file)  # empty documents are none
     return file, spans, counts
 
 
@@ -327,10 +327,19 @@ def test_two_splits_of_half_the_text_are_refused_unread(tmp_path):
 
 
 def test_a_note_on_the_second_split_says_of_what_it_is(tmp_path, capsys):
-    documents = [words(seed, 5) for seed in range(500)]
-    prepare_documents(tmp_path, documents, second_val=True, val_fraction=0.45)
-    assert ("note: validation gets the end of what the first validation split leaves, 45.0% of it"
+    prepare_documents(tmp_path, [words(1, 500), words(2, 500)], second_val=True)
+    assert ("note: validation gets the end of what the first validation split leaves, 10.0% of it"
             in capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("val_fraction", [0.1, 0.45])
+def test_both_validation_splits_of_many_documents_are_as_large(tmp_path, val_fraction):
+    documents = [words(seed, 5) for seed in range(500)]
+    first = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
+    second = prepare_documents(tmp_path, documents, val_fraction=val_fraction, second_val=True)
+    n_first = first.manifest["val"]["documents"]
+    assert second.manifest["val"]["documents"] == pytest.approx(n_first, rel=0.3)
+    assert {*texts(second, "val")}.isdisjoint(texts(first, "val"))
 
 
 BOOK = "".join(words(seed) for seed in range(40))
@@ -352,7 +361,7 @@ def test_few_documents_give_validation_about_its_share(tmp_path, documents, titl
 def cut_documents(documents, split, *options):
     """The texts of both splits that a function which splits gives."""
     file = io.BytesIO()
-    _, spans, hashes = copy_text([[text] for text in documents], file)
+    _, spans, hashes = copy_parts([[[text] for text in documents]], file)
     train, val, _ = split(file, spans, hashes, *options)
 
     def read(part):
@@ -361,23 +370,35 @@ def cut_documents(documents, split, *options):
     return [read(train), read(val)]
 
 
+def read_files(n_files, **options):
+    """A source that has read so many files."""
+    source = Files(DataConfig(files=["x"], **options))
+    source.n_files = n_files
+    return source
+
+
 def test_few_documents_give_their_end_in_one_note(capsys):
-    options = DataConfig(source="files", files=["x"], val_fraction=0.25)
-    train, val = cut_documents(["café " * 60, "b" * 300], split_text, options)
+    train, val = cut_documents(["café " * 60, "b" * 300], split_text, read_files(1), 0.25)
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
         "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
-        "would have been 54.5%. Of several files, that is the last, by which alone the best "
-        "weights are chosen. To hold out parts of all, divide files of plain text into documents, "
-        "as --data.separator $'\\n\\n' does at blank lines\n")
+        "would have been 54.5%\n")
+
+
+def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
+    cut_documents(["café " * 60, "b" * 300], split_text, read_files(2), 0.25)
+    assert capsys.readouterr().err.endswith(
+        "would have been 54.5%. Of 2 files, only the last are in it, and they alone decide which "
+        "weights are the best. To hold out parts of all, divide files of plain text into "
+        "documents, as --data.separator $'\\n\\n' does at blank lines\n")
 
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
-    options = DataConfig(source="files", files=["x"], val_fraction=0.25, separator="\n\n")
-    cut_documents(["caf\u00e9 " * 60, "b" * 300], split_text, options)
-    assert capsys.readouterr().err.endswith("54.5%. Of several files, that is the last, by which "
-                                            "alone the best weights are chosen\n")
+    source = read_files(2, separator="\n\n")
+    cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
+    assert capsys.readouterr().err.endswith("54.5%. Of 2 files, only the last are in it, and they "
+                                            "alone decide which weights are the best\n")
 
 
 @pytest.mark.parametrize("documents, train, val", [
@@ -392,9 +413,9 @@ def test_the_end_is_cut_through_one_document_and_its_copies(documents, train, va
 
 def test_the_end_of_the_standard_library_is_never_held_out():
     """Its committed studies keep their split."""
-    options = DataConfig(source="stdlib", val_fraction=0.01)
+    source = StandardLibrary(DataConfig())
     documents = ["a" * 50, "b" * 50]
-    assert cut_documents(documents, split_text, options) == [["b" * 50], ["a" * 50]]
+    assert cut_documents(documents, split_text, source, 0.01) == [["b" * 50], ["a" * 50]]
 
 
 @pytest.mark.parametrize("documents", [[BOOK, words(80)], [words(80), words(81), words(82)]])
@@ -428,6 +449,21 @@ def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     prepare(config(path))
     find_or_prepare(config(path))
     assert capsys.readouterr().err == ""
+
+
+def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
+    path = jsonl(tmp_path / "a.jsonl", [words(80), words(81), ""])
+    made = prepare(config(path))
+    found = find_or_prepare(config(path))
+    assert (made.is_new, found.is_new) == (True, False)
+    assert found.notes == [
+        "note: 1 of 3 rows have no text in column text (they have no other columns)",
+        "note: validation gets the end of the text, 10.0% of it: the whole documents drawn for it "
+        "would have been 49.9%"]
+
+
+def test_what_an_earlier_version_prepared_has_no_notes(tmp_path):
+    assert Prepared(tmp_path, {}).notes == []
 
 
 @pytest.mark.parametrize("name, content", [

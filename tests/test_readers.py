@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
 import shlex
 import shutil
@@ -22,7 +23,7 @@ import pytest
 from conftest import run_python
 
 from data import readers
-from data.prepare import copy_source
+from data.prepare import copy_parts
 from data.readers import split_documents
 from data.sources import SOURCES, DataConfig
 from errors import UserError
@@ -45,7 +46,7 @@ def copied(*paths, **options):
     """The text of files and folders as it is prepared."""
     config = DataConfig(files=[str(path) for path in paths], **options)
     with io.BytesIO() as file:
-        copy_source(config, file)
+        copy_parts(SOURCES["files"](config).parts(), file)
         return file.getvalue().decode()
 
 
@@ -179,18 +180,27 @@ def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
         read(path)
 
 
-def test_a_folder_that_nobody_may_look_into_is_passed_over(tmp_path, monkeypatch):
+def test_a_folder_that_nobody_may_look_into_is_noted(tmp_path, monkeypatch, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "locked/b.txt", "more")
     stat = Path.stat
+    scandir = os.scandir
 
-    def refuse(path, **options):
+    def refuse_stat(path, **options):
         if path.parent.name == "locked":
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, **options)
 
-    monkeypatch.setattr(Path, "stat", refuse)
+    def refuse_listing(path):
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(Path, "stat", refuse_stat)
+    monkeypatch.setattr(os, "scandir", refuse_listing)
     assert "text" in read(tmp_path)
+    assert capsys.readouterr().err == (
+        f"note: {tmp_path}: 1 file of 1 is read (left out: folders that cannot be read)\n")
 
 
 def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
@@ -646,7 +656,8 @@ def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatc
     write(tmp_path / "b.txt", b"x" * 40 + LATIN)
     write(tmp_path / "c.txt", "last")
     with io.BytesIO() as file:
-        counts, spans, hashes = copy_source(DataConfig(files=[str(tmp_path)]), file)
+        parts = SOURCES["files"](DataConfig(files=[str(tmp_path)])).parts()
+        counts, spans, hashes = copy_parts(parts, file)
         assert file.getvalue() == b"firstlast"
     assert counts == {
         "sha256":

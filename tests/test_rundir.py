@@ -270,6 +270,24 @@ def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
                                  f"{tmp_path} --to run runs/NAME")
 
 
+@pytest.mark.parametrize("name, advice", [
+    ("a model", "export.py 'a model' --to run runs/NAME"),
+    ("x y.gguf", "export.py 'x y.gguf' --to run runs/NAME")])
+def test_advice_quotes_a_path_with_a_space(tmp_path, monkeypatch, name, advice):
+    monkeypatch.chdir(tmp_path)
+    Path("a model").mkdir()
+    Path("a model/config.json").touch()
+    Path("x y.gguf").touch()
+    assert refused(name).endswith(advice)
+
+
+def test_advice_quotes_the_path_of_a_run_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my runs/a").mkdir(parents=True)
+    with pytest.raises(UserError, match="continue it with --resume 'my runs/a', or start"):
+        RunDir.new_path("my runs", "a")
+
+
 @pytest.mark.parametrize("file", ["config.json", "params.json"])
 def test_a_run_with_a_file_of_another_program_is_a_run(new_run, file):
     path = new_run().path

@@ -494,8 +494,10 @@ def test_what_is_fetched_needs_no_name_of_a_source(option, source):
 
 
 def test_a_url_among_files_is_told_its_option():
-    with pytest.raises(UserError, match="matches no file: did you mean --data.url http://a/b.txt"):
-        texts(files="http://a/b.txt")
+    with pytest.raises(UserError) as caught:
+        texts(files="http://a/b?c=1&d=2")
+    assert str(caught.value) == ("--data.files http://a/b?c=1&d=2 matches no file: did you mean "
+                                 "--data.url 'http://a/b?c=1&d=2'?")
 
 
 def test_each_url_is_a_file_of_its_own():

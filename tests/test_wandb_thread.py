@@ -1,4 +1,4 @@
-"""A wandb that has failed costs no memory: points are handed to one that takes them only."""
+"""A wandb that has failed costs no memory and no study."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from gyre.wandb_log import LogConfig, WandbThread
+from gyre.wandb_log import LogConfig, WandbThread, log_report
 
 POINT = {"step": 1, "tokens": 96, "seconds": 0.5, "train/loss": 2.5}
 
@@ -34,3 +34,11 @@ def test_no_point_is_kept_for_a_wandb_that_has_failed(thread, monkeypatch):
     thread.join(10)
     thread.log(POINT)
     assert thread.queue.empty()
+
+
+def test_a_wandb_that_makes_no_table_leaves_the_study_finished(monkeypatch, capsys):
+    wandb = MagicMock(**{"Table.side_effect": TypeError("Descriptors cannot be created directly")})
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    log_report(LogConfig(), "study", {}, [], [], [])
+    assert capsys.readouterr().err == (
+        "warning: the study is not in wandb: Descriptors cannot be created directly\n")
