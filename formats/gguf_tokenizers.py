@@ -75,7 +75,9 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     ids = special_ids(theirs)
     is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
     adds_bos = theirs.get("add_bos_token", is_ours_to_add)
-    settings = {f"{name}_token": tokens[i] for name, i in ids.items() if name != "unk"}
+    # A padding token can be an ordinary piece, which would be cut out of texts if it stood here.
+    settings = {f"{name}_token": tokens[i] for name, i in ids.items()
+                if name != "unk" and types[i] != NORMAL}
     if kind == "llama":
         (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
         # legacy: as in llama.cpp, the space in front of a text follows each special token too.

@@ -16,14 +16,16 @@ from data.tokenizer import (
     PROBE,
     SETTINGS,
     SPACE,
+    SPECIAL,
     Tokenizer,
     open_tokenizer,
     read_optional,
     stated_eos_ids,
+    token_text,
     tokenizer_files,
 )
 from errors import UserError
-from files import stage_json
+from files import read_json, stage_json
 from formats.chat import chat_template
 
 # Types of pieces, in sentencepiece's own files and in GGUF.
@@ -47,6 +49,8 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
                         f"and the model's ids are 0 to {vocab_size - 1}")
     files = {file.name: file for file in tokenizer_files(folder)}
     settings = read_optional(folder / SETTINGS)
+    if JSON in files:
+        check_special_tokens(folder, settings)
     if JSON not in files and "add_bos_token" not in settings:
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
@@ -59,6 +63,23 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         generation = read_optional(folder / GENERATION)
         stage_json(files[GENERATION], generation | {"eos_token_id": all_ends})
     return tokenizer, list(files.values())
+
+
+def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise UserError for a special token of the settings that is none in the tokenizer.json of a
+    folder: transformers would make it one, and so give other ids."""
+    stated = [settings.get(name) for name in SPECIAL]
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        more = settings.get(name) or []
+        stated += more.values() if isinstance(more, dict) else more
+    added = list((settings.get("added_tokens_decoder") or {}).values())
+    added += read_json(folder / JSON).get("added_tokens") or []
+    known = {None, *map(token_text, added)}
+    for text in map(token_text, stated):
+        if text not in known:
+            raise UserError(f"{folder / SETTINGS} names the special token {text!r}, which is none "
+                            f"in {JSON}: take it out, or save the tokenizer again with "
+                            "transformers")
 
 
 def read_pieces(tokenizer: Tokenizer) -> list[Any]:

@@ -152,6 +152,15 @@ def test_special_tokens_are_read_out_of_a_text(tmp_path):
     assert tokenizer.decode(ids) == "<think>"
 
 
+def test_an_ordinary_piece_that_pads_is_no_special_token(tmp_path, capsys):
+    """Some files pad with the token of id 0. An export would tell transformers to cut texts at it.
+    """
+    run = export_to("run", byte_level_gguf(tmp_path, byte_level_fields(padding_token_id=0)),
+                    tmp_path / "run")
+    out = export_to("hf", run, tmp_path / "hf")
+    assert AutoTokenizer.from_pretrained(out).pad_token is None
+
+
 @pytest.mark.parametrize("changes, words", [
     ({"pre": "made-up"}, "tokenizer.ggml.pre is 'made-up', and we know"),
     ({"pre": None}, "tokenizer.ggml.pre is None"),

@@ -222,6 +222,7 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
         merges.pop()
     elif change == "added_tokens":
         described["added_tokens"].pop(0)
+        edit_json(folder / "tokenizer_config.json", unk_token=None)
     else:
         assert not "".join(merges[-120:]).strip(SPACE + " ")
         merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
@@ -393,6 +394,23 @@ def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_pa
     part[name] = value
     edit_json(folder / f"{file}.json", **content)
     assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
+
+
+@pytest.mark.parametrize("stated", [
+    {"additional_special_tokens": ["<|user|>"]}, {"extra_special_tokens": ["<|user|>"]},
+    {"extra_special_tokens": {"user_token": "<|user|>"}}, {"unk_token": "<|user|>"}])
+def test_a_special_token_of_the_settings_alone_is_refused(stated, tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", **stated)
+    assert AutoTokenizer.from_pretrained(folder)("<|user|>")["input_ids"] == [298, 301]
+    assert_refused(capsys, "run", folder, tmp_path / "ours", "the special token '<|user|>'")
+
+
+def test_a_special_token_that_is_a_piece_in_the_file_is_refused(tmp_path, capsys):
+    """transformers would cut the text at it."""
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", pad_token="#")
+    assert_refused(capsys, "run", folder, tmp_path / "ours", "the special token '#'")
 
 
 def import_notes(capsys, folder):
