@@ -59,12 +59,11 @@ def check_length(tokens: int, seq_len: int) -> None:
     be halved."""
     needed = 2 * SPAN * seq_len + 1
     if seq_len % 2:
-        raise UserError(f"data.seq_len {seq_len} is odd: contexts of half of it would be no whole "
-                        "tokens")
+        raise UserError(f"T = {seq_len} is odd: contexts of half of it would be no whole tokens")
     if tokens < needed:
-        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN} times data.seq_len "
-                        f"{seq_len} need {needed}: give a longer text with --data.files, or train "
-                        "with a larger data.val_fraction")
+        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN}T with T = {seq_len} "
+                        f"need {needed}: give a longer text with --data.files, or train with a "
+                        "larger data.val_fraction")
 
 
 def in_lengths(multiple: float) -> str:

@@ -431,7 +431,7 @@ def test_a_split_of_the_least_length_has_room():
 
 
 def test_a_length_that_cannot_be_halved_is_refused():
-    with pytest.raises(UserError, match="data.seq_len 7 is odd"):
+    with pytest.raises(UserError, match="T = 7 is odd"):
         measure.check_length(1000, seq_len=7)
 
 
