@@ -111,7 +111,7 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
 
     No probe begins with a space: sentencepiece and transformers differ there (`JsonTokenizer`).
     """
-    probes = [PROBE.lstrip(), *(f"a{n * ' '}b" for n in range(2, 99))]
+    probes = [PROBE.lstrip(), "e\u0301", *(f"a{n * ' '}b" for n in range(2, 99))]  # NFC joins two
     probes += [text.decode(errors="ignore").lstrip() for text in first.bytes.values()]
 
     def facts(tokenizer: Tokenizer) -> tuple[Any, ...]:

@@ -211,6 +211,16 @@ def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp
     assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
+def test_a_tokenizer_json_that_joins_characters_is_refused_in_a_gguf(tmp_path, capsys):
+    """By NFC: a sentencepiece file of ours normalises nothing."""
+    folder = their_folder(tmp_path, "llama2-of-4")
+    steps = read_json(folder / "tokenizer.json")["normalizer"]["normalizers"]
+    edit_json(folder / "tokenizer.json",
+              normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, *steps]})
+    run = export_to("run", folder, tmp_path / "ours")
+    assert_refused(capsys, "gguf", run, tmp_path / "x.gguf", "that no sentencepiece file gives")
+
+
 @pytest.mark.parametrize("change", ["order", "merges", "added_tokens"])
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
