@@ -508,14 +508,15 @@ def list_losses(
 
     compares: all records are about the same tokens. Else a star marks losses about others.
     """
-    key = ""
+    prefix = ""
     mark = ""
     if not compares:
-        key = "bpb_"
+        prefix = "bpb_"
         mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
     difference = ""
     if result is not first:
-        difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"], "+.4f")
+        difference = show_error(result[f"{prefix}difference"], result[f"{prefix}difference_se"],
+                                "+.4f")
     perplexity = show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g")
     return [name, f"{result['least_context']} to {result['most_context']}",
             show_error(result["loss"], result["se"]) + mark, perplexity + mark,

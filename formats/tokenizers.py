@@ -55,11 +55,9 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
         stage_json(files[SETTINGS], settings | {"add_bos_token": True})
-    ends = tokenizer.eos_ids if GENERATION in files else []
-    known = ends if ends else [tokenizer.eos_id]
-    if set(stated) - set(known):
+    if set(stated) - set(tokenizer.eos_ids):
         files[GENERATION] = spare / GENERATION
-        all_ends = list(dict.fromkeys([*stated, *ends]))
+        all_ends = list(dict.fromkeys([*stated, *tokenizer.eos_ids]))
         generation = read_optional(folder / GENERATION)
         stage_json(files[GENERATION], generation | {"eos_token_id": all_ends})
     return tokenizer, list(files.values())
@@ -70,10 +68,13 @@ def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
     folder: transformers would make it one, and so give other ids."""
     stated = [settings.get(name) for name in SPECIAL]
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        more = settings.get(name) or []
-        stated += more.values() if isinstance(more, dict) else more
+        more = settings.get(name)
+        if isinstance(more, dict):
+            stated += more.values()
+        elif more is not None:
+            stated += more
     added = list((settings.get("added_tokens_decoder") or {}).values())
-    added += read_json(folder / JSON).get("added_tokens") or []
+    added += read_json(folder / JSON).get("added_tokens", [])
     known = {None, *map(token_text, added)}
     for text in map(token_text, stated):
         if text not in known:
@@ -100,7 +101,8 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     by_score: dict[float, str] = {}
     for piece in merged:
         first = by_score.setdefault(piece.score, piece.piece)
-        if first != piece.piece and (piece.score > last or (first + piece.piece).strip(SPACE)):
+        are_runs = is_run_of_spaces(first + piece.piece)
+        if first != piece.piece and (piece.score > last or not are_runs):
             raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
                             "do not number its merges: others would give other ids")
     return pieces
@@ -266,7 +268,8 @@ def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str]:
     order = [text for text, _ in groupby(map("".join, merges))]
     others = [text for text in order if not is_run_of_spaces(text)]
     is_mixed = len(set(order)) < len(order)
-    return others if is_mixed and order[: len(others)] == others else order
+    runs_come_last = order[: len(others)] == others
+    return others if is_mixed and runs_come_last else order
 
 
 def is_run_of_spaces(text: str) -> bool:
