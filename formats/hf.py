@@ -35,13 +35,14 @@ SIZES = {
     "n_kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
 }
+ORIGINAL = "original_max_position_embeddings"
 # Messages about config.json have its names for our other fields too.
 SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps",
-                     "theta": "rope_theta", "partial": "partial_rotary_factor"}
+                     "theta": "rope_theta", "partial": "partial_rotary_factor",
+                     "original_positions": ORIGINAL}
 
 # The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
 # they would change rotations.
-ORIGINAL = "original_max_position_embeddings"
 OURS = {ORIGINAL: "original_positions"}  # the only field that RopeScaling calls otherwise
 ROPES = {
     "default": (),
