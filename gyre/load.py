@@ -228,6 +228,7 @@ class Row:
             end = len(text)
         else:
             end = len(text) - unsafe_length(text, self.stops)
+        # What has been given out already cannot be held back, but a stop string may begin in it.
         self.begun = text[end:given_out]
         end = max(end, given_out)
         shown = self.first + text[given_out:end]

@@ -153,6 +153,7 @@ class Scorer:
             return {"loss": None, "se": None}
         batches = [batch for batch in windows if len(batch[0])]
         means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
+        # In the order of the text, as `standard_error` takes them.
         ends = torch.cat([starts + context for starts, context, _ in batches])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
 

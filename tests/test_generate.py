@@ -284,7 +284,7 @@ def test_interactive_continues_line_after_line_until_ctrl_d(talk, expected, toke
 
 
 @pytest.mark.parametrize("line, error", [
-    (6000 * b"\1", "past the context of 6000"), (b"\xff", "UTF-8")])
+    (6000 * b"\1", "no room in the context of 6000"), (b"\xff", "UTF-8")])
 def test_after_a_line_that_is_refused_the_next_is_read(line, error, call, expected, tokenizer):
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=line + b"\nx\n")
     assert out == f"x{tokenizer.decode(expected('x', max_new_tokens=5))}\n"
