@@ -58,12 +58,13 @@ def check_length(tokens: int, seq_len: int) -> None:
     """Raise UserError if a split of so many tokens has no room for contexts of 8T, or if T cannot
     be halved."""
     needed = 2 * SPAN * seq_len + 1
+    length = f"T = {seq_len} (data.seq_len, or --context)"
     if seq_len % 2:
-        raise UserError(f"T = {seq_len} is odd: contexts of half of it would be no whole tokens")
+        raise UserError(f"{length} is odd: contexts of half of it would be no whole tokens")
     if tokens < needed:
-        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN}T with T = {seq_len} "
-                        f"need {needed}: give a longer text with --data.files, or train with a "
-                        "larger data.val_fraction")
+        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN}T with {length} need "
+                        f"{needed}: give a longer text with --data.files, or train with a larger "
+                        "data.val_fraction")
 
 
 def in_lengths(multiple: float) -> str:

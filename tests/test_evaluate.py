@@ -561,7 +561,7 @@ def test_a_text_too_short_for_lengths_is_refused_first(runs, tmp_path, capsys, m
     monkeypatch.setattr(measure, "measure_text", None)
     error = error_lines(capsys, evaluate.main, runs / "rope", runs / "learned", "--lengths",
                         f"--data.files={tmp_path / 'a.txt'}")[-1]
-    assert "contexts of 2T with T = 40 need 161" in error
+    assert "contexts of 2T with T = 40 (data.seq_len, or --context) need 161" in error
 
 
 def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):
