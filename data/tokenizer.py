@@ -170,6 +170,11 @@ class Tokenizer:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
 
+    def special_id(self, text: str) -> int | None:
+        """Return the id of the special token with this spelling, which has no text of its own."""
+        i = self._id(text)
+        return None if i in self.bytes else i
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without bos or eos. UserError where it has no UTF-8 form."""
         try:

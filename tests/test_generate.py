@@ -502,6 +502,13 @@ def test_the_text_ends_with_the_document(call, draw_instead, tokenizer):
     assert call("--prompt", "x", "--max-new-tokens", "40").out == "xa b c\n"
 
 
+def test_a_special_token_can_be_what_stops(call, draw_instead, tokenizer):
+    """It has no text in which a stop string could be found."""
+    draw_instead([*tokenizer.encode("a b c"), 1, 5, 6])
+    out = call("--prompt", "x", "--max-new-tokens", "40", "--stop", "<s>").out
+    assert out == "xa b c\n"
+
+
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
     draw_instead([5, 6, tokenizer.eos_id])
     err = call("--prompt", "x", "--seed", "7").err
