@@ -17,9 +17,9 @@ byte are those of the text alone, without EOS, over its bytes: they compare mode
 tokenizers. A tokenizer that begins texts with BOS has it before every document, not before every
 window; as EOS, it is no part of bits per byte.
 
-T is the length of the rows that a run was trained on (data.seq_len). gyre/measure.py explains what
---json writes; null is a loss without a meaning, such as that of a learned position past the end of
-its table.
+T is the length of the rows that a run was trained on (data.seq_len), or --context for a model from
+elsewhere. gyre/measure.py explains what --json writes; null is a loss without a meaning, such as
+that of a learned position past the end of its table.
 """
 
 import argparse
@@ -41,6 +41,7 @@ with starting(__name__):
     from data.dataset import label_text
     from data.sources import SOURCES, DataConfig, check_column
     from data.text import Text, open_text
+    from data.tokenizer import open_tokenizer
     from files import write_file, write_json
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
@@ -299,10 +300,22 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
         documents = text.counts["documents"]
         noun = "document" if documents == 1 else "documents"
         say(f"text    {text.counts['bytes']:,} bytes in {documents:,} {noun}")
+        if options.lengths:  # before anything is measured
+            for model, context in zip(models, contexts, strict=True):
+                check_text_length(model, context, text)
         results = []
         for model, context in show_progress(list(zip(models, contexts, strict=True))):
             results.append(measure_model(model, context, text, options))
         return results
+
+
+def check_text_length(model: Model, context: int, text: Text) -> None:
+    """Raise UserError if a text is too short for --lengths in the tokens of a model."""
+    seq_len = context
+    if "imported" not in model.run.manifest:
+        seq_len = read_config(model.run.path / "config.yaml").data.seq_len
+    tokens = len(text.encode(open_tokenizer(model.run.path)).ids)
+    measure.check_length(tokens, seq_len)
 
 
 def measure_model(
@@ -495,14 +508,15 @@ def list_losses(
 
     compares: all records are about the same tokens. Else a star marks losses about others.
     """
-    key = ""
+    prefix = ""
     mark = ""
     if not compares:
-        key = "bpb_"
+        prefix = "bpb_"
         mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
     difference = ""
     if result is not first:
-        difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"], "+.4f")
+        difference = show_error(result[f"{prefix}difference"], result[f"{prefix}difference_se"],
+                                "+.4f")
     perplexity = show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g")
     return [name, f"{result['least_context']} to {result['most_context']}",
             show_error(result["loss"], result["se"]) + mark, perplexity + mark,

@@ -33,7 +33,7 @@ with starting(__name__):
         keep_freed_memory,
     )
     from gyre.graphed import graph_batch
-    from gyre.load import NEW_TOKENS, Row, Trained, load, stream
+    from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
     from gyre.options import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
@@ -139,7 +139,8 @@ class TextOptions:
     """Text to continue, without a space at its end, because pieces begin with one; '' begins a
     document. Given several times: one batch."""
     stop: list[str]
-    """End where the model writes this, and leave it out. Can be given several times."""
+    """End where the model writes this, and leave it out: a text, or a special token such as
+    <|im_end|>. Can be given several times."""
     prompt_file: str | None = None
     """Continue the text in this UTF-8 file, its last newline included; - is stdin."""
     chat: bool = False
@@ -413,7 +414,8 @@ def write_texts(
     if new_tokens is None:
         new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
-                  num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
+                  num_samples=options.num_samples,
+                  eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
     make_decoding_step = compile_batch if options.compile else graph_batch
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1

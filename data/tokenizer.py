@@ -30,6 +30,10 @@ FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)
 PARAMS = "params.json"  # in Meta's folders, which describe the model with it
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
 
+# The special tokens that the settings can name.
+SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+           "mask_token")
+
 # A text that every usable tokenizer gives back unchanged.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
 
@@ -128,8 +132,7 @@ class Tokenizer:
 
     def _special_id(self, name: str, default: int = -1) -> int | None:
         """Return the id of a special token of the settings, or `default` if they name none."""
-        token = self.settings.get(name)
-        text = token["content"] if isinstance(token, dict) else token
+        text = token_text(self.settings.get(name))
         if text is None:
             return None if default == -1 else default
         i = self._id(text)
@@ -166,6 +169,11 @@ class Tokenizer:
     def _id(self, piece: str) -> int | None:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
+
+    def special_id(self, text: str) -> int | None:
+        """Return the id of the special token with this spelling, which has no text of its own."""
+        i = self._id(text)
+        return None if i in self.bytes else i
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without bos or eos. UserError where it has no UTF-8 form."""
@@ -328,6 +336,11 @@ class JsonTokenizer(Tokenizer):
         """Like `encode`, on all cores."""
         rows = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in rows]
+
+
+def token_text(stated: Any) -> str | None:
+    """Return the text of a token in the settings, which is there alone or with its flags."""
+    return stated["content"] if isinstance(stated, dict) else stated
 
 
 def stated_eos_ids(file: Path) -> list[int]:

@@ -7,11 +7,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from data.tokenizer import CHAT, JSON, MODEL, SETTINGS, JsonTokenizer, Tokenizer, read_optional
+from data.tokenizer import (
+    CHAT,
+    JSON,
+    MODEL,
+    SETTINGS,
+    SPECIAL,
+    JsonTokenizer,
+    Tokenizer,
+    read_optional,
+    token_text,
+)
 from errors import UserError
-
-# The special tokens that a template can name.
-NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 def chat_template(folder: Path) -> str | None:
@@ -49,11 +56,10 @@ def read_chat(folder: Path) -> Chat:
         raise UserError(f"--chat needs a {JSON}, and {folder} has none: without `legacy: true` in "
                         f"{SETTINGS}, a {MODEL} does not say which ids follow a special token")
     tokens = {}
-    for name in NAMES:
-        token = stated.get(name)
-        content = token["content"] if isinstance(token, dict) else token
-        if content is not None:
-            tokens[name] = content
+    for name in SPECIAL:
+        text = token_text(stated.get(name))
+        if text is not None:
+            tokens[name] = text
     return Chat(template, tokens)
 
 

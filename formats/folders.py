@@ -62,7 +62,7 @@ def open_model(source: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tenso
     with read_source(source) as foreign, spare_folder(source) as spare:
         run = create_run(spare, foreign)
         yield run, ((name, read_finite(name, tensor)) for name, tensor in foreign.tensors.items())
-        run.path = source
+        run.path = source  # which messages name: the temporary folder goes away
 
 
 @dataclass(frozen=True)

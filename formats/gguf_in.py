@@ -5,7 +5,6 @@ Channels that turn together are neighbours there as they are here, so all tensor
 """
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -139,9 +138,7 @@ def to_model(
                                 "tie_embeddings": "output.weight" not in shapes})
         scaling = read_scaling(theirs, plain, factors)
     except (UserError, ValueError) as error:
-        words = re.sub(r"(model\.)?\b(rope_scaling\.)?(\w+)",
-                       lambda field: SPELLINGS.get(field[3], field[0]), str(error))
-        raise ValueError(words) from None
+        raise ValueError(names.respell(str(error), SPELLINGS)) from None
     for name in ("attention.value_length", "rope.dimension_count"):
         if theirs.get(name, plain.head_dim) != plain.head_dim:
             raise ValueError(f"{name} {theirs[name]} is not the width of a head, {plain.head_dim}: "

@@ -48,9 +48,10 @@ PATTERNS = {
 # default.
 WHOLE_WORDS = {"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"}
 
-# Special tokens that end a turn, for files that do not say which one does. llama.cpp looks for them
-# too.
-TURN_ENDS = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"}
+# Tokens that end a text, a turn or a message, whatever the fields of a file say, as in llama.cpp.
+# Many files give them a wrong type.
+ENDS = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+        "<|end_of_text|>", "<EOT>", "</s>", "<eos>", "<｜end▁of▁sentence｜>"}
 
 
 def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
@@ -72,10 +73,15 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
                          "is damaged, or too old to say which of them are special")
     if theirs.get("add_eos_token"):
         raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
+    types = [CONTROL if token in ENDS else stated
+             for token, stated in zip(tokens, types, strict=True)]
+    theirs["token_type"] = types
     ids = special_ids(theirs)
     is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
     adds_bos = theirs.get("add_bos_token", is_ours_to_add)
-    settings = {f"{name}_token": tokens[i] for name, i in ids.items() if name != "unk"}
+    # A padding token can be an ordinary piece, which would be cut out of texts if it stood here.
+    settings = {f"{name}_token": tokens[i] for name, i in ids.items()
+                if name != "unk" and types[i] != NORMAL}
     if kind == "llama":
         (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
         # legacy: as in llama.cpp, the space in front of a text follows each special token too.
@@ -109,13 +115,10 @@ def special_ids(theirs: dict[str, Any]) -> dict[str, int]:
 
 
 def end_ids(theirs: dict[str, Any], ids: dict[str, int]) -> list[int]:
-    """The ids that a text may end with: those that the fields name, and ends of a turn."""
+    """The ids that a text may end with: those that the fields name, and ENDS."""
     ends = [ids["eos"]] if "eos" in ids else []
     ends += [theirs[f"{name}_token_id"] for name in ("eot", "eom") if f"{name}_token_id" in theirs]
-    if "eot_token_id" not in theirs:
-        for i, (text, kind) in enumerate(zip(theirs["tokens"], theirs["token_type"], strict=True)):
-            if kind == CONTROL and text in TURN_ENDS:
-                ends.append(i)
+    ends += [i for i, text in enumerate(theirs["tokens"]) if text in ENDS]
     return list(dict.fromkeys(ends))
 
 

@@ -3,7 +3,6 @@
 (transformers' modeling_llama.py, modeling_rope_utils.py)
 """
 
-import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,13 +35,14 @@ SIZES = {
     "n_kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
 }
+ORIGINAL = "original_max_position_embeddings"
 # Messages about config.json have its names for our other fields too.
 SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps",
-                     "theta": "rope_theta", "partial": "partial_rotary_factor"}
+                     "theta": "rope_theta", "partial": "partial_rotary_factor",
+                     "original_positions": ORIGINAL}
 
 # The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
 # they would change rotations.
-ORIGINAL = "original_max_position_embeddings"
 OURS = {ORIGINAL: "original_positions"}  # the only field that RopeScaling calls otherwise
 ROPES = {
     "default": (),
@@ -220,9 +220,7 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
         return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
                                "tie_embeddings": config.get("tie_word_embeddings") or False})
     except (UserError, ValueError) as error:
-        words = re.sub(r"(model\.)?\b(\w+)", lambda field: SPELLINGS.get(field[2], field[0]),
-                       str(error))
-        raise ValueError(words) from None
+        raise ValueError(names.respell(str(error), SPELLINGS)) from None
 
 
 def from_rope(config: dict[str, Any]) -> dict[str, Any]:
@@ -240,10 +238,11 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     kind = rope["rope_type"]
     fields = {"theta": theta, "max_positions": config.get("max_position_embeddings"),
               "partial": rope.get("partial_rotary_factor")}
-    if kind not in ("default", "proportional"):
-        fields["rope_scaling"] = read_scaling(config, rope)
-    states_reach = kind == "linear" and config.get(ORIGINAL) is not None
-    if kind in ("linear", "dynamic") and not states_reach:
+    if kind in ("default", "proportional"):
+        return fields
+    fields["rope_scaling"] = read_scaling(config, rope)
+    # Both lengths of a linear scaling may be stated: see `to_rope`.
+    if kind == "dynamic" or (kind == "linear" and config.get(ORIGINAL) is None):
         fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
     return fields
 
@@ -290,11 +289,14 @@ def read_table(table: Any) -> dict[str, Any]:
 
     Raises ValueError for a type or field that we have no counterpart for.
     """
-    # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
-    fields = {name: value for name, value in dict(table).items()
-              if (name, value) not in (("partial_rotary_factor", 1), ("truncate", True))
-              and (value is not None or name == "truncate")}
-    kind = fields.setdefault("rope_type", fields.pop("type", "default"))
+    fields = {}
+    for name, value in dict(table).items():
+        # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
+        is_stated = value is not None or name == "truncate"
+        if is_stated and (name, value) not in (("partial_rotary_factor", 1), ("truncate", True)):
+            fields[name] = value
+    older_name = fields.pop("type", "default")
+    kind = fields.setdefault("rope_type", older_name)
     if kind not in ROPES:
         raise ValueError(f"rope_type {kind!r}: we have {', '.join(ROPES)}")
     others = fields.keys() - {"rope_type", "rope_theta", *ROPES[kind]}

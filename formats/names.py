@@ -5,6 +5,7 @@ Meta's names and layout are ours.
 Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `llama` architecture.
 """
 
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -41,9 +42,9 @@ LAYER = (
 
 
 def to_model(fields: dict[str, Any]) -> ModelConfig:
-    """The model of fields of ModelConfig that a file has; None stands for the default.
+    """The ModelConfig with these fields, read from a file; None stands for the default.
 
-    Raises ValueError for a field that has none, and for wrong types and values.
+    Raises ValueError for a missing field without a default, and for wrong types and values.
     """
     given = {name: value for name, value in fields.items() if value is not None}
     for name in ("dim", "n_layers", "n_heads", "vocab_size", "max_positions", "norm_eps"):
@@ -53,6 +54,12 @@ def to_model(fields: dict[str, Any]) -> ModelConfig:
         return msgspec.convert(given, ModelConfig)
     except UserError as error:
         raise ValueError(str(error)) from None
+
+
+def respell(message: str, spellings: dict[str, str]) -> str:
+    """A message about fields of ModelConfig and RopeScaling, with the names of another format."""
+    return re.sub(r"(model\.)?\b(rope_scaling\.)?(\w+)",
+                  lambda field: spellings.get(field[3], field[0]), message)
 
 
 def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
@@ -105,22 +112,21 @@ def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
 def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     """Raise ValueError for a model that the runtimes of this format cannot compute."""
     _, scaling = theta_and_scaling(config)
-    for refused, what, why in (
-        (config.position != "rope", f"position {config.position}",
-         "knows only rope, and would rotate queries and keys that were trained without"),
-        (config.partial != 1 and to == "gguf", f"partial {config.partial}",
-         "rotates every pair of channels"),
-        (config.partial != 1 and scaling is not None, f"partial {config.partial}",
-         "cannot scale rotations of which some stand still"),
-        (to == "hf" and config.dim % config.n_heads != 0,
-         f"dim {config.dim} is not divisible by model.n_heads {config.n_heads}",
-         "refuses that, whatever head_dim is"),
-        (to == "gguf" and scaling is not None and scaling.type == "dynamic",
-         "rope_scaling.type dynamic",
-         "has no rotations that depend on the length; linear, ntk, yarn and llama3 can be written"),
-    ):
-        if refused:
-            raise ValueError(f"model.{what}: {TARGETS[to]} {why}")
+    target = TARGETS[to]
+    if config.position != "rope":
+        raise ValueError(f"model.position {config.position}: {target} knows only rope, and would "
+                         "rotate queries and keys that were trained without")
+    if config.partial != 1 and to == "gguf":
+        raise ValueError(f"model.partial {config.partial}: {target} rotates every pair of channels")
+    if config.partial != 1 and scaling is not None:
+        raise ValueError(f"model.partial {config.partial}: {target} cannot scale rotations of "
+                         "which some stand still")
+    if to == "hf" and config.dim % config.n_heads != 0:
+        raise ValueError(f"model.dim {config.dim} is not divisible by model.n_heads "
+                         f"{config.n_heads}: {target} refuses that, whatever head_dim is")
+    if to == "gguf" and scaling is not None and scaling.type == "dynamic":
+        raise ValueError(f"model.rope_scaling.type dynamic: {target} has no rotations that depend "
+                         "on the length; linear, ntk, yarn and llama3 can be written")
 
 
 def misreading(config: ModelConfig, to: Target, adds_space: bool) -> str | None:

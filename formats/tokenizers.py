@@ -16,14 +16,16 @@ from data.tokenizer import (
     PROBE,
     SETTINGS,
     SPACE,
+    SPECIAL,
     Tokenizer,
     open_tokenizer,
     read_optional,
     stated_eos_ids,
+    token_text,
     tokenizer_files,
 )
 from errors import UserError
-from files import stage_json
+from files import read_json, stage_json
 from formats.chat import chat_template
 
 # Types of pieces, in sentencepiece's own files and in GGUF.
@@ -47,18 +49,38 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
                         f"and the model's ids are 0 to {vocab_size - 1}")
     files = {file.name: file for file in tokenizer_files(folder)}
     settings = read_optional(folder / SETTINGS)
+    if JSON in files:
+        check_special_tokens(folder, settings)
     if JSON not in files and "add_bos_token" not in settings:
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
         stage_json(files[SETTINGS], settings | {"add_bos_token": True})
-    ends = tokenizer.eos_ids if GENERATION in files else []
-    known = ends if ends else [tokenizer.eos_id]
-    if set(stated) - set(known):
+    if set(stated) - set(tokenizer.eos_ids):
         files[GENERATION] = spare / GENERATION
-        all_ends = list(dict.fromkeys([*stated, *ends]))
+        all_ends = list(dict.fromkeys([*stated, *tokenizer.eos_ids]))
         generation = read_optional(folder / GENERATION)
         stage_json(files[GENERATION], generation | {"eos_token_id": all_ends})
     return tokenizer, list(files.values())
+
+
+def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise UserError for a special token of the settings that is none in the tokenizer.json of a
+    folder: transformers would make it one, and so give other ids."""
+    stated = [settings.get(name) for name in SPECIAL]
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        more = settings.get(name)
+        if isinstance(more, dict):
+            stated += more.values()
+        elif more is not None:
+            stated += more
+    added = list((settings.get("added_tokens_decoder") or {}).values())
+    added += read_json(folder / JSON).get("added_tokens", [])
+    known = {None, *map(token_text, added)}
+    for text in map(token_text, stated):
+        if text not in known:
+            raise UserError(f"{folder / SETTINGS} names the special token {text!r}, which is none "
+                            f"in {JSON}: take it out, or save the tokenizer again with "
+                            "transformers")
 
 
 def read_pieces(tokenizer: Tokenizer) -> list[Any]:
@@ -79,7 +101,8 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     by_score: dict[float, str] = {}
     for piece in merged:
         first = by_score.setdefault(piece.score, piece.piece)
-        if first != piece.piece and (piece.score > last or (first + piece.piece).strip(SPACE)):
+        are_runs = is_run_of_spaces(first + piece.piece)
+        if first != piece.piece and (piece.score > last or not are_runs):
             raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
                             "do not number its merges: others would give other ids")
     return pieces
@@ -90,7 +113,7 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
 
     No probe begins with a space: sentencepiece and transformers differ there (`JsonTokenizer`).
     """
-    probes = [PROBE.lstrip(), *(f"a{n * ' '}b" for n in range(2, 99))]
+    probes = [PROBE.lstrip(), "e\u0301", *(f"a{n * ' '}b" for n in range(2, 99))]  # NFC joins two
     probes += [text.decode(errors="ignore").lstrip() for text in first.bytes.values()]
 
     def facts(tokenizer: Tokenizer) -> tuple[Any, ...]:
@@ -245,7 +268,8 @@ def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str]:
     order = [text for text, _ in groupby(map("".join, merges))]
     others = [text for text in order if not is_run_of_spaces(text)]
     is_mixed = len(set(order)) < len(order)
-    return others if is_mixed and order[: len(others)] == others else order
+    runs_come_last = order[: len(others)] == others
+    return others if is_mixed and runs_come_last else order
 
 
 def is_run_of_spaces(text: str) -> bool:

@@ -76,7 +76,7 @@ class Trained:
         if max_new_tokens is None:
             max_new_tokens = self.default_new_tokens(len(ids))
         batch = Batch(self.model, [ids], Sampling(**sampling), max_new_tokens=max_new_tokens,
-                      eos_ids=self.tokenizer.eos_ids, seed=seed)
+                      eos_ids=end_ids(self.tokenizer, stops), seed=seed)
         row = Row(prompt, self.tokenizer, stops)
         with self.compute.active():
             text = "".join(part for _, part in stream(batch, [row]))
@@ -169,6 +169,17 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     return replace(config.model, rope_scaling=scaling, max_positions=reach)
 
 
+def end_ids(tokenizer: Tokenizer, stops: Iterable[str]) -> list[int]:
+    """Return the ids that end a text: the tokenizer's, and those of stop strings that are special
+    tokens, which no text shows."""
+    ids = list(tokenizer.eos_ids)
+    for stop in stops:
+        i = tokenizer.special_id(stop)
+        if i is not None:
+            ids.append(i)
+    return ids
+
+
 def stream(
     batch: Batch, rows: Sequence["Row"], step: Step = next_logits
 ) -> Iterator[tuple[int, str]]:
@@ -228,6 +239,7 @@ class Row:
             end = len(text)
         else:
             end = len(text) - unsafe_length(text, self.stops)
+        # What has been given out already cannot be held back, but a stop string may begin in it.
         self.begun = text[end:given_out]
         end = max(end, given_out)
         shown = self.first + text[given_out:end]

@@ -58,13 +58,13 @@ def check_length(tokens: int, seq_len: int) -> None:
     """Raise UserError if a split of so many tokens has no room for contexts of 8T, or if T cannot
     be halved."""
     needed = 2 * SPAN * seq_len + 1
+    length = f"T = {seq_len} (data.seq_len, or --context)"
     if seq_len % 2:
-        raise UserError(f"data.seq_len {seq_len} is odd: contexts of half of it would be no whole "
-                        "tokens")
+        raise UserError(f"{length} is odd: contexts of half of it would be no whole tokens")
     if tokens < needed:
-        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN} times data.seq_len "
-                        f"{seq_len} need {needed}: give a longer text with --data.files, or train "
-                        "with a larger data.val_fraction")
+        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN}T with {length} need "
+                        f"{needed}: give a longer text with --data.files, or train with a larger "
+                        "data.val_fraction")
 
 
 def in_lengths(multiple: float) -> str:
@@ -154,6 +154,7 @@ class Scorer:
             return {"loss": None, "se": None}
         batches = [batch for batch in windows if len(batch[0])]
         means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
+        # In the order of the text, as `standard_error` takes them.
         ends = torch.cat([starts + context for starts, context, _ in batches])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
 

@@ -274,6 +274,9 @@ def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens
     longest = max(map(len, prompts))
     total = longest + max_new_tokens
     limit = model.config.max_positions
+    if longest >= limit:
+        raise UserError(f"a prompt of {longest} tokens leaves no room in the context of {limit} "
+                        "(model.max_positions): shorten the prompt")
     if total > limit:
         raise UserError(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "

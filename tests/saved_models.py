@@ -24,7 +24,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 import export
 from data.tokenizer import open_tokenizer
 from files import read_json
+from formats.gguf import model_fields
+from formats.names import tensor_names
 from gyre.load import load as load_run
+from gyre.options import read_config
 from gyre.rundir import RunDir
 from model.config import ModelConfig
 from model.rope import rope_frequencies
@@ -202,6 +205,16 @@ def write_gguf(file: Path, fields: dict[str, Any], tensors: dict[str, tuple[Any,
     writer.write_tensors_to_file()
     writer.close()
     return file
+
+
+def byte_level_gguf(tmp_path, fields, vocab_size=302):
+    """A GGUF of a random model with the tokenizer of these fields."""
+    run = make_run(tmp_path, vocab_size=vocab_size)
+    model = read_config(run.path / "config.yaml").model
+    names = tensor_names(model, "gguf")
+    tensors = {names[name]: (weight.numpy(), "F32")
+               for name, weight in run.checkpoints.load_weights().items()}
+    return write_gguf(tmp_path / "file.gguf", model_fields(model) | fields, tensors)
 
 
 READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}

@@ -84,5 +84,22 @@ def add_tokens(folder: Path, *contents: str, **flags: bool) -> None:
     theirs.save(str(folder / "tokenizer.json"))
 
 
+def described():
+    """The tokenizer.json of a byte-level tokenizer."""
+    return json.loads(Path(__file__).with_name("llama3.json").read_text(encoding="utf-8"))
+
+
+def byte_level_fields(pre="smollm", **changes):
+    """The fields of a GGUF with the tokens and merges of `described`, and some special ones."""
+    model = described()["model"]
+    tokens = [*model["vocab"], "<|bos|>", "<|eos|>", "<|im_end|>", "<think>"]
+    fields = {
+        "model": "gpt2", "pre": pre, "tokens": tokens,
+        "token_type": [1] * len(model["vocab"]) + [3, 3, 3, 4],
+        "merges": [" ".join(merge) for merge in model["merges"]],
+        "bos_token_id": 298, "eos_token_id": 299, "padding_token_id": 299, **changes}
+    return {f"tokenizer.ggml.{name}": v for name, v in fields.items() if v is not None}
+
+
 SAVE = {"ours": train_tokenizer, "llama2": save_llama2, "llama2-json": save_llama2_json,
         "llama2-runs": save_llama2_runs, "llama2-of-4": save_llama2_of_4, "llama3": save_llama3}

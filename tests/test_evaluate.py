@@ -554,6 +554,16 @@ def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatc
     assert "with a larger data.val_fraction" in error
 
 
+def test_a_text_too_short_for_lengths_is_refused_first(runs, tmp_path, capsys, monkeypatch):
+    """Of two models, the second reads rows of 40 tokens, for which the text is too short."""
+    (tmp_path / "a.txt").write_text("abc " * 30, encoding="utf-8")
+    monkeypatch.setattr(measure, "SPAN", 2)
+    monkeypatch.setattr(measure, "measure_text", None)
+    error = error_lines(capsys, evaluate.main, runs / "rope", runs / "learned", "--lengths",
+                        f"--data.files={tmp_path / 'a.txt'}")[-1]
+    assert "contexts of 2T with T = 40 (data.seq_len, or --context) need 161" in error
+
+
 def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     error = error_lines(capsys, evaluate.main, "learned", "rope", "--stride=30")[-1]

@@ -284,7 +284,7 @@ def test_interactive_continues_line_after_line_until_ctrl_d(talk, expected, toke
 
 
 @pytest.mark.parametrize("line, error", [
-    (6000 * b"\1", "past the context of 6000"), (b"\xff", "UTF-8")])
+    (6000 * b"\1", "no room in the context of 6000"), (b"\xff", "UTF-8")])
 def test_after_a_line_that_is_refused_the_next_is_read(line, error, call, expected, tokenizer):
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=line + b"\nx\n")
     assert out == f"x{tokenizer.decode(expected('x', max_new_tokens=5))}\n"
@@ -500,6 +500,13 @@ def test_the_text_ends_with_the_document(call, draw_instead, tokenizer):
     words = tokenizer.encode("a b c")
     draw_instead([*words, tokenizer.eos_id])
     assert call("--prompt", "x", "--max-new-tokens", "40").out == "xa b c\n"
+
+
+def test_a_special_token_can_be_what_stops(call, draw_instead, tokenizer):
+    """It has no text in which a stop string could be found."""
+    draw_instead([*tokenizer.encode("a b c"), 1, 5, 6])
+    out = call("--prompt", "x", "--max-new-tokens", "40", "--stop", "<s>").out
+    assert out == "xa b c\n"
 
 
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):

@@ -165,6 +165,11 @@ def test_what_the_context_cannot_hold_is_refused():
         Batch(sharp_model(), [make_prompt(3), make_prompt(7)], GREEDY, max_new_tokens=74)
 
 
+def test_a_prompt_as_long_as_the_context_is_to_be_shortened():
+    with pytest.raises(UserError, match="80 tokens leaves no room .* 80 .*: shorten the prompt$"):
+        Batch(sharp_model(), [make_prompt(80)], GREEDY, max_new_tokens=1)
+
+
 @pytest.mark.parametrize("prompts", [[], [[5], []]])
 def test_an_empty_prompt_is_refused(prompts):
     with pytest.raises(UserError, match="the prompt is empty: give at least one token"):

@@ -2,13 +2,13 @@
 
 import json
 import random
-from pathlib import Path
 
 import gguf
 import pytest
 import tokenizers
 from conftest import exit_code
-from saved_models import edit_gguf, export_to, imported, make_run, write_gguf
+from saved_models import byte_level_gguf, edit_gguf, export_to, imported, make_run
+from saved_tokenizers import byte_level_fields, described
 from small_tokenizers import VOCAB
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
@@ -18,10 +18,7 @@ from data.tokenizer import open_tokenizer
 from errors import UserError
 from formats.chat import encode_chat, read_chat
 from formats.folders import open_model
-from formats.gguf import model_fields
 from formats.gguf_tokenizers import to_byte_level, write_tokenizer
-from formats.names import tensor_names
-from gyre.options import read_config
 
 LETTERS = ["a", "b", "é", "中", "🙂", " ", "  ", "\n", "\t", "1", "23", "'s", "def", "return", ".",
            "x)", "</s>", "<0x41>", "\u0301", "\u00a0"]
@@ -31,33 +28,6 @@ def random_texts():
     """250 texts of pieces that tokenizers treat in different ways."""
     rng = random.Random(0)
     return ["".join(rng.choices(LETTERS, k=rng.randint(1, 30))) for _ in range(250)]
-
-
-def described():
-    """The tokenizer.json of a byte-level tokenizer."""
-    return json.loads(Path(__file__).with_name("llama3.json").read_text(encoding="utf-8"))
-
-
-def byte_level_fields(pre="smollm", **changes):
-    """The fields of a GGUF with the tokens and merges of `described`, and some special ones."""
-    model = described()["model"]
-    tokens = [*model["vocab"], "<|bos|>", "<|eos|>", "<|im_end|>", "<think>"]
-    fields = {
-        "model": "gpt2", "pre": pre, "tokens": tokens,
-        "token_type": [1] * len(model["vocab"]) + [3, 3, 3, 4],
-        "merges": [" ".join(merge) for merge in model["merges"]],
-        "bos_token_id": 298, "eos_token_id": 299, "padding_token_id": 299, **changes}
-    return {f"tokenizer.ggml.{name}": v for name, v in fields.items() if v is not None}
-
-
-def byte_level_gguf(tmp_path, fields):
-    """A GGUF of a random model with the tokenizer of these fields."""
-    run = make_run(tmp_path, vocab_size=302)
-    model = read_config(run.path / "config.yaml").model
-    names = tensor_names(model, "gguf")
-    tensors = {names[name]: (weight.numpy(), "F32")
-               for name, weight in run.checkpoints.load_weights().items()}
-    return write_gguf(tmp_path / "file.gguf", model_fields(model) | fields, tensors)
 
 
 def written(folder, fields):
@@ -139,9 +109,20 @@ def test_bos_is_added_as_by_llama_cpp(pre, changes, prefix, tmp_path):
 
 @pytest.mark.parametrize("changes, ends", [
     ({}, [299, 300]),  # <|im_end|> is known as the end of a turn
-    ({"eot_token_id": 298}, [299, 298]), ({"eom_token_id": 298}, [299, 298, 300])])
+    ({"eot_token_id": 298}, [299, 298, 300]), ({"eom_token_id": 298}, [299, 298, 300])])
 def test_texts_end_where_the_fields_or_llama_cpp_say(changes, ends, tmp_path):
     assert written(tmp_path, byte_level_fields(**changes)).eos_ids == ends
+
+
+@pytest.mark.parametrize("wrong", [1, 4])
+def test_the_end_of_a_turn_is_special_whatever_its_type(wrong, tmp_path):
+    """As in llama.cpp. Here it is an ordinary piece, or one that a user has defined."""
+    fields = byte_level_fields()
+    fields["tokenizer.ggml.token_type"][300] = wrong
+    tokenizer = written(tmp_path, fields)
+    assert tokenizer.eos_ids == [299, 300]
+    assert tokenizer.encode("a<|im_end|>") == [64, 300]
+    assert tokenizer.decode([64, 300]) == "a"
 
 
 def test_special_tokens_are_read_out_of_a_text(tmp_path):
@@ -150,6 +131,15 @@ def test_special_tokens_are_read_out_of_a_text(tmp_path):
     ids = tokenizer.encode("<|im_end|><think>")
     assert ids == [300, 301]
     assert tokenizer.decode(ids) == "<think>"
+
+
+def test_an_ordinary_piece_that_pads_is_no_special_token(tmp_path, capsys):
+    """Some files pad with the token of id 0. An export would tell transformers to cut texts at it.
+    """
+    run = export_to("run", byte_level_gguf(tmp_path, byte_level_fields(padding_token_id=0)),
+                    tmp_path / "run")
+    out = export_to("hf", run, tmp_path / "hf")
+    assert AutoTokenizer.from_pretrained(out).pad_token is None
 
 
 @pytest.mark.parametrize("changes, words", [

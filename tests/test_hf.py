@@ -619,6 +619,8 @@ def test_mistral_without_a_window_is_llama():
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),
     ({"rope_scaling": LINEAR | THETA}, "rope_theta is .*500000.*transformers' default.: 10000.0"),
     ({"rope_scaling": YARN, **L}, "original_max_position_embeddings is 16, beside a RoPE of 64"),
+    ({"rope_scaling": YARN | {"original_max_position_embeddings": 0}},
+     "^original_max_position_embeddings must be in"),
     ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 8.0}}, "different things"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_what_we_cannot_represent_is_refused_by_name(change, words):

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT, random_model, require_program, skip_without
-from saved_models import export_to, make_run
+from saved_models import byte_level_gguf, export_to, make_run
+from saved_tokenizers import byte_level_fields
 
+from data.tokenizer import open_tokenizer
 from errors import UserError
 from formats import gguf, names
+from formats.gguf_tokenizers import ENDS, write_tokenizer
 from model.generation import generate
 from model.sampling import Sampling
 from tools import judge_gguf, llama_cpp
@@ -172,6 +175,22 @@ def test_a_file_without_a_model_is_refused(library, tmp_path):
     file.write_bytes(b"GGUF")
     with pytest.raises(UserError, match="llama.cpp cannot load .*empty.gguf"):
         llama_cpp.Model(file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_texts_of_a_gguf_end_where_llama_cpp_ends_them(kind, library, tmp_path):
+    """Of these types: ordinary, control, and user-defined."""
+    ends = sorted(ENDS - {"</s>"})
+    fields = byte_level_fields("gpt-2", eot_token_id=299)
+    fields["tokenizer.ggml.tokens"][300:] = ends
+    fields["tokenizer.ggml.token_type"][300:] = [kind] * len(ends)
+    written = tmp_path / "written"
+    written.mkdir()
+    write_tokenizer(fields, written)
+    theirs = llama_cpp.Model(byte_level_gguf(tmp_path, fields, vocab_size=310))
+    assert sorted(open_tokenizer(written).eos_ids) == list(range(299, 310))
+    assert [i for i in range(310) if theirs.ends_texts(i)] == list(range(299, 310))
 
 
 @pytest.mark.slow

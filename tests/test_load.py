@@ -86,6 +86,14 @@ def test_a_text_ends_before_its_eos(run, model, monkeypatch):
     assert model.generate(PROMPT, **OPTIONS) == model.tokenizer.decode(before)
 
 
+def test_a_text_ends_before_a_special_token_that_stops(run, model, monkeypatch):
+    new = draw_by_hand(run)
+    before = new[: new.index(new[20])]
+    monkeypatch.delitem(model.tokenizer.bytes, new[20])
+    spelling = model.tokenizer.processor.id_to_piece(new[20])
+    assert model.generate(PROMPT, **OPTIONS, stop=spelling) == model.tokenizer.decode(before)
+
+
 def test_an_empty_prompt_begins_a_document(model):
     assert model.tokenizer.encode_prompt("") == [model.tokenizer.eos_id]
 

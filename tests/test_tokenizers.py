@@ -211,6 +211,16 @@ def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp
     assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
+def test_a_tokenizer_json_that_joins_characters_is_refused_in_a_gguf(tmp_path, capsys):
+    """By NFC: a sentencepiece file of ours normalises nothing."""
+    folder = their_folder(tmp_path, "llama2-of-4")
+    steps = read_json(folder / "tokenizer.json")["normalizer"]["normalizers"]
+    edit_json(folder / "tokenizer.json",
+              normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, *steps]})
+    run = export_to("run", folder, tmp_path / "ours")
+    assert_refused(capsys, "gguf", run, tmp_path / "x.gguf", "that no sentencepiece file gives")
+
+
 @pytest.mark.parametrize("change", ["order", "merges", "added_tokens"])
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
@@ -222,6 +232,7 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
         merges.pop()
     elif change == "added_tokens":
         described["added_tokens"].pop(0)
+        edit_json(folder / "tokenizer_config.json", unk_token=None)
     else:
         assert not "".join(merges[-120:]).strip(SPACE + " ")
         merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
@@ -393,6 +404,23 @@ def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_pa
     part[name] = value
     edit_json(folder / f"{file}.json", **content)
     assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
+
+
+@pytest.mark.parametrize("stated", [
+    {"additional_special_tokens": ["<|user|>"]}, {"extra_special_tokens": ["<|user|>"]},
+    {"extra_special_tokens": {"user_token": "<|user|>"}}, {"unk_token": "<|user|>"}])
+def test_a_special_token_of_the_settings_alone_is_refused(stated, tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", **stated)
+    assert AutoTokenizer.from_pretrained(folder)("<|user|>")["input_ids"] == [298, 301]
+    assert_refused(capsys, "run", folder, tmp_path / "ours", "the special token '<|user|>'")
+
+
+def test_a_special_token_that_is_a_piece_in_the_file_is_refused(tmp_path, capsys):
+    """transformers would cut the text at it."""
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", pad_token="#")
+    assert_refused(capsys, "run", folder, tmp_path / "ours", "the special token '#'")
 
 
 def import_notes(capsys, folder):
