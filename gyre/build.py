@@ -411,6 +411,9 @@ def print_setup(start: Start, setup: Setup) -> None:
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
+    if not setup.data.is_new:  # else they were printed just now
+        for note in setup.data.notes:
+            say(note)
     if start.chosen:
         say(f"auto    {', '.join(start.chosen)}: {explain_choice(start)}")
     little = ""

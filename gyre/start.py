@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from argparse import Namespace
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
@@ -19,8 +20,6 @@ from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
 
-TUNED = "-tuned"
-"""What follows the name of a run in that of another, which starts from its weights."""
 # Options that choose a text, and those that only say how it is read.
 NAMES_TEXT = {"data.source": "source", "data.files": "files", "data.url": "url", "data.hub": "hub"}
 OF_TEXT = ("data.sha256", "data.column", "data.separator")
@@ -116,15 +115,15 @@ def resolve(argv: list[str], doc: str) -> Start:
             start = resume(RunDir.open(path), argv, given, again=True)
             check_origin(start, options.init_from)
             return start
-    stem = "gyre"
     if options.init_from:
         run = RunDir.open(options.init_from)
         draft = draft_from_run(run, files, given)
-        stem = run.path.name + TUNED
+        stem = f"{run.path.name}-tuned"  # the name of the run has the encoding
     else:
         draft = make_draft(*files, given)
+        stem = f"gyre-{draft.limits.model.position}"
     if options.config:
-        stem = Path(options.config[0]).stem
+        stem = f"{Path(options.config[0]).stem}-{draft.limits.model.position}"
     if "data.column" in given:  # that of a file may be for the text of the file
         check_column(draft.limits.data)
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
@@ -205,14 +204,11 @@ def begin(
 ) -> Start:
     """Return how to start a new run of this configuration, by the command line `argv`.
 
-    Without a name it is called by its `stem` and its seed, and by its encoding, unless the stem is
-    another run's name, which has it, and TUNED.
+    Without a name it is called by its `stem` and its seed.
     """
     config = draft.limits
     check_rates(config.optim)
-    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
-    if not stem.endswith(TUNED):
-        stem += f"-{config.model.position}"
+    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+")  # without forbidden characters
     return Start(config, f"{stem}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
 
@@ -350,5 +346,6 @@ def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *mo
             continue
         if part == "optim":
             raise UserError(f"optim of {run.path} cannot change on {option}: say --branch-from "
-                            f"{run.path.name} instead, which starts another run where it stands")
+                            f"{shlex.quote(str(run.path))} instead, which starts another run where "
+                            "it stands")
         raise UserError(f"{part} of {run.path} cannot change on {option}: start a new run for that")

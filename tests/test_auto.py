@@ -1,6 +1,7 @@
 """What `auto` and minutes become in a training: chosen once, by all processes alike, and kept."""
 
 import itertools
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -249,6 +250,17 @@ def test_a_run_that_goes_on_says_how_long_what_is_left_takes(workdir, capfd):
     start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
     gyre.build.print_setup(start, replace(setup, compute=compute))
     assert "epochs, about 30 minutes from here" in capfd.readouterr().err
+
+
+def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):
+    """Once in each: by whoever prepares it, or before the first step."""
+    text = (workdir / "text.txt").read_text(encoding="utf-8")
+    rows = [json.dumps({"text": line}) for line in (text[:3000], text[3000:6000], "")]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    for _ in range(2):
+        build_setup(workdir, f"--data.files={tmp_path}/a.jsonl", "--train.compile=false")
+        printed = capfd.readouterr().err
+        assert printed.count("note: 1 of 3 rows have no text in column text") == 1
 
 
 @pytest.mark.parametrize("share, warns", [("0.1", True), ("0.3", False)])

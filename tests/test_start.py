@@ -1,6 +1,7 @@
 """What a command line asks for: what it takes from a run, and what it refuses."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -288,6 +289,11 @@ def test_a_branch_that_would_change_no_weight_is_refused(trunk):
         start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.lr", "0")
 
 
+def test_the_advice_to_branch_has_the_whole_path(trunk):
+    with pytest.raises(UserError, match=f"say --branch-from {re.escape(str(trunk))} instead"):
+        start("--resume", trunk, "--optim.lr", "0.5")
+
+
 @pytest.mark.parametrize("argv, cooldown", [
     ([], 0.5), (["--optim.schedule", "wsd"], 0.5), (["--optim.schedule", "linear"], None)])
 def test_a_branch_has_the_cooldown_only_with_its_schedule(trunk, argv, cooldown):
@@ -408,6 +414,18 @@ def test_without_a_file_an_unset_name_begins_with_gyre(workdir):
 def test_an_unset_name_of_a_fine_tuning_says_what_it_comes_from(workdir, finished):
     assert start(*training_argv(workdir), "--init-from", finished).stem == (
         f"{finished.name}-tuned-s1")
+
+
+def test_a_file_name_without_letters_leaves_the_encoding(workdir, tmp_path):
+    file = tmp_path / "+.yaml"
+    file.write_text("{seed: 3, name: null}", encoding="utf-8")
+    assert start("--config", file, *tiny_argv(workdir)).stem == "rope-s3"
+
+
+def test_a_file_may_be_named_as_a_fine_tuning_is(workdir, tmp_path):
+    file = tmp_path / "x-tuned.yaml"
+    file.write_text("{seed: 3, name: null}", encoding="utf-8")
+    assert start("--config", file, *tiny_argv(workdir)).stem == "x-tuned-rope-s3"
 
 
 def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path):
