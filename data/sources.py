@@ -113,6 +113,9 @@ class DataConfig:
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prepared", os.path.expanduser(self.prepared))  # it is frozen
+        if self.tokenizer is not None:
+            object.__setattr__(self, "tokenizer", os.path.expanduser(self.tokenizer))
         named = [source for source in ("url", "hub") if getattr(self, source)]
         if self.source == DataConfig.source and len(named) == 1:
             object.__setattr__(self, "source", named[0])
@@ -121,7 +124,7 @@ class DataConfig:
             unused = {*SOURCES[self.source].options} - {*Files.options}
             for option in unused:
                 object.__setattr__(self, option, getattr(DataConfig, option))
-            object.__setattr__(self, "source", "files")  # it is frozen from now on
+            object.__setattr__(self, "source", "files")
 
     def check(self) -> None:
         """Raise UserError for settings that contradict."""

@@ -166,7 +166,7 @@ def find_named(files: list[Layer], given: Layer) -> Path:
     asked = merge_layers(files, given)
     if asked.get("name") is None:
         raise UserError("--resume auto needs a --name: that of the run to start or go on with")
-    return Path(asked.get("log.runs", LogConfig.runs), asked["name"])
+    return Path(asked.get("log.runs", LogConfig.runs), asked["name"]).expanduser()
 
 
 def check_origin(start: Start, init_from: str | None) -> None:

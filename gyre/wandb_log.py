@@ -1,6 +1,7 @@
 """The mirror of metrics.jsonl in wandb. Nothing else imports wandb."""
 
 import glob
+import os
 import queue
 import secrets
 import threading
@@ -34,6 +35,9 @@ class LogConfig:
     """wandb job type."""
     tags: list[str] = field(default_factory=list)
     """wandb tags."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "runs", os.path.expanduser(self.runs))  # it is frozen
 
 
 class WandbThread(threading.Thread):

@@ -49,6 +49,15 @@ def test_a_file_is_over_the_defaults(tmp_path):
         96, 0.0003, 3, 1000)
 
 
+def test_a_tilde_in_a_file_is_the_home_folder(tmp_path, monkeypatch):
+    """As in a shell, which expands it at the beginning of a word only."""
+    monkeypatch.setenv("HOME", "/home/me")
+    file = write(tmp_path, "{data: {prepared: ~/texts, tokenizer: ~/run}, log: {runs: ~/runs}}")
+    config = parse_config("--config", file)
+    assert (config.data.prepared, config.data.tokenizer) == ("/home/me/texts", "/home/me/run")
+    assert config.log.runs == "/home/me/runs"
+
+
 def test_a_later_file_is_over_an_earlier_one(tmp_path):
     first = write(tmp_path, "{seed: 3, model: {dim: 96, n_heads: 6}}", "first.yaml")
     second = write(tmp_path, "{seed: 4, model: {dim: 72}}", "second.yaml")

@@ -323,6 +323,12 @@ def test_resume_auto_takes_the_run_of_its_name(workdir, again):
     assert asked.resumed.path == workdir / "runs" / "again" and asked.repeatable
 
 
+def test_resume_auto_finds_a_run_in_the_home_folder(workdir, again, monkeypatch):
+    monkeypatch.setenv("HOME", str(workdir))
+    asked = start("--config", "small.yaml", *again, "--log.runs=~/runs")
+    assert asked.resumed.path == workdir / "runs" / "again"
+
+
 def test_resume_auto_takes_what_auto_stood_for(again):
     assert start(*again, "--train.dtype", "auto").config.train.dtype == "float32"
 
