@@ -28,7 +28,6 @@ from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
-NOT_MEASURED = "Not measured."
 MIRRORED = ("tokens", "loss", "se", "shift")  # fields of End that wandb gets
 
 
@@ -52,26 +51,37 @@ def write_report(path: Path) -> None:
 def compose(study: Study) -> str:
     """Return the report in Markdown: report.md with its fields filled in.
 
-    Sections that are not measured are left out. A notes.md in the study's folder, such as its
+    A section whose table has no rows is left out. A notes.md in the study's folder, such as its
     predictions, is put in as it is.
     """
-    notes = study.path / "notes.md"
     fields = {name: escape(words) for name, words in describe(study).items()}
     blocks = {
         "headline": headline(study),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
-        "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
+        "notes": read_notes(study.path / "notes.md"),
         "command": study.plan.command,
         "facts": facts(study),
     }
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
-    text = template.format_map(fields | blocks)
-    text = re.sub(r"\n{3,}", "\n\n", text).rstrip()
-    sections = re.split(r"\n\n(?=## )", text)
-    measured = [section for section in sections if NOT_MEASURED not in section]
-    return "\n\n".join(measured) + "\n"
+    sections = re.split(r"\n\n(?=## )", template)
+    for name in ("tuning", "contexts"):
+        if not blocks[name]:
+            sections = [section for section in sections if f"{{{name}}}" not in section]
+    text = "\n\n".join(sections).format_map(fields | blocks)
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+def read_notes(file: Path) -> str:
+    """Return what the user wrote about a study; "" without such a file. UserError if it is not
+    UTF-8."""
+    if not file.exists():
+        return ""
+    try:
+        return file.read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 ({error}): save it as UTF-8") from None
 
 
 def describe(study: Study) -> dict[str, str]:
@@ -143,7 +153,7 @@ def headline(study: Study) -> str:
     has_intervals = any(len(study.runs(arm)) > 1 for arm in study.others)
     seeds = "95 % interval over paired seeds" if has_intervals else "one seed"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
-    return table(header, rows) if rows else ""
+    return table(header, rows)
 
 
 def arms_table(study: Study) -> str:
@@ -243,8 +253,9 @@ def escape(text: str) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown; "" without rows."""
     if not rows:
-        return NOT_MEASURED
+        return ""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
 

@@ -163,6 +163,37 @@ def test_an_amount_has_three_digits_and_a_unit(tokens, words):
     assert report.amount(tokens) == words
 
 
+@pytest.fixture
+def pair(tmp_path):
+    """Two seeds of rope and sin."""
+    return make_pair(tmp_path / "pair", 2)
+
+
+def test_notes_that_say_not_measured_are_put_in(pair):
+    (pair / "notes.md").write_text("## Predictions\n\n1. Not measured.\n", encoding="utf-8")
+    assert "\n\n## Predictions\n\n1. Not measured.\n\n## " in compose(Study.load(pair))
+
+
+def test_notes_that_are_not_utf8_are_an_error(pair):
+    (pair / "notes.md").write_bytes(b"## \xdcber\n")
+    with pytest.raises(UserError, match=r"notes\.md is not UTF-8 .*: save it as UTF-8"):
+        compose(Study.load(pair))
+
+
+def test_a_byte_order_mark_of_notes_is_no_text(pair):
+    (pair / "notes.md").write_bytes("\ufeff## Predictions\n".encode())
+    assert "\n\n## Predictions\n" in compose(Study.load(pair))
+
+
+def test_a_section_without_a_table_is_left_out(pair):
+    plan = read_plan(pair)
+    plan.tuned.arms = {}
+    write_plan(pair, plan)
+    page = compose(Study.load(pair))
+    assert "## Loss against learning rate" not in page
+    assert "## Less and more context than in training" in page
+
+
 # --- what the documents say of the committed studies ----------------------------------------------
 
 
