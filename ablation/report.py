@@ -146,12 +146,15 @@ def headline(study: Study) -> str:
     the last length."""
     lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
     rows = []
+    seeds = "one seed"
     for arm in study.others:
-        if study.paired(arm, lengths[-1]):
-            differences = [difference(study.paired(arm, tokens)) for tokens in lengths]
-            rows.append([f"{arm} − {study.baseline}", *differences])
-    has_intervals = any(len(study.runs(arm)) > 1 for arm in study.others)
-    seeds = "95 % interval over paired seeds" if has_intervals else "one seed"
+        results = [study.paired(arm, tokens) for tokens in lengths]
+        last = results[-1]
+        if last is None:
+            continue
+        rows.append([f"{arm} − {study.baseline}", *map(difference, results)])
+        if last.interval is not None:
+            seeds = "95 % interval over paired seeds"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
     return table(header, rows)
 

@@ -52,6 +52,12 @@ def change_losses(path, run: str, loss: float) -> None:
 
 
 @pytest.fixture
+def pair(tmp_path):
+    """Two seeds of rope and sin."""
+    return make_pair(tmp_path / "pair", 2)
+
+
+@pytest.fixture
 def made_up(tmp_path):
     """Six seeds of five arms."""
     return make_study(tmp_path / "made-up")
@@ -88,6 +94,12 @@ def test_one_seed_says_nothing_about_the_encodings(tmp_path):
     assert page.splitlines()[2] == (
         "One seed and 410 k tokens of training: this shows that a study runs, and nothing about "
         "the encodings.")
+
+
+def test_the_headline_says_one_seed_where_one_can_be_paired(pair):
+    (pair / "results" / "sin-s1.json").unlink()
+    (row,) = table(compose(Study.load(pair)), "nats per token, one seed").values()
+    assert [cell[:5] for cell in row] == ["−0.24", "−0.06"]
 
 
 def test_no_record_is_no_report(tmp_path):
@@ -161,12 +173,6 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
     (999, "999"), (1000, "1 k"), (999_499, "999 k"), (999_500, "1 M")])
 def test_an_amount_has_three_digits_and_a_unit(tokens, words):
     assert report.amount(tokens) == words
-
-
-@pytest.fixture
-def pair(tmp_path):
-    """Two seeds of rope and sin."""
-    return make_pair(tmp_path / "pair", 2)
 
 
 def test_notes_that_say_not_measured_are_put_in(pair):
