@@ -7,11 +7,11 @@ The words stand in report.md, and the numbers are filled in here. All of them ar
 study's files, so the report can be made again anywhere. Losses are in nats per token.
 """
 
+import argparse
 import io
 import math
 import re
 import statistics
-import sys
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,14 @@ from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
 MIRRORED = ("tokens", "loss", "se", "shift")  # fields of End that wandb gets
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m ablation.report", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="its folder")
+    with report_errors():
+        write_report(parser.parse_args(argv).study)
 
 
 def write_report(path: Path) -> None:
@@ -321,5 +329,4 @@ def mirror_in_wandb(path: Path, log: LogConfig) -> None:
 
 
 if __name__ == "__main__":
-    with report_errors():
-        write_report(*map(Path, sys.argv[1:]))
+    main()

@@ -6,7 +6,7 @@ import re
 import statistics
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 from ablation import plots, report, stats
@@ -107,6 +107,17 @@ def test_no_record_is_no_report(tmp_path):
     with pytest.raises(UserError, match="has no record of a run yet"):
         write_report(path)
     assert not (path / "RESULTS.md").exists()
+
+
+@pytest.mark.parametrize("argv", [[], ["a", "b"]])
+def test_the_command_wants_one_folder(argv, capsys):
+    assert exit_code(report.main, *argv) == 2
+    assert "usage: python -m ablation.report" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_report_of_a_folder(pair, capsys):
+    assert exit_code(report.main, pair) == 0
+    assert capsys.readouterr().out == f"{pair / 'RESULTS.md'}\n"
 
 
 @pytest.mark.parametrize("values, words", [
