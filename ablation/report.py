@@ -104,7 +104,7 @@ def describe(study: Study) -> dict[str, str]:
     if plan.diverged:
         left_out = f"Diverged, and left out: {', '.join(plan.diverged)}."
     rates = "This study tuned no learning rate."
-    if plan.grid:
+    if plan.tuned.arms:
         tuned_on = "but on the validation text that is reported"
         if plan.second_val:
             tuned_on = "and on a second validation text"

@@ -115,7 +115,8 @@ def test_the_command_wants_one_folder(argv, capsys):
     assert "usage: python -m ablation.report" in capsys.readouterr().err
 
 
-def test_the_command_writes_the_report_of_a_folder(pair, capsys):
+def test_the_command_writes_the_report_of_a_folder(pair, capsys, monkeypatch):
+    monkeypatch.setattr(plots, "draw", lambda study: {})
     assert exit_code(report.main, pair) == 0
     assert capsys.readouterr().out == f"{pair / 'RESULTS.md'}\n"
 
@@ -124,6 +125,14 @@ def test_the_command_writes_the_report_of_a_folder(pair, capsys):
     ([2.0, None], "2.0"), ([1.0, 2.0], "1.5 ± 0.7"), ([], "–")])
 def test_a_spread_is_that_of_the_defined_values(values, words):
     assert report.with_sd(values, ".1f") == words
+
+
+def test_a_study_whose_arms_all_say_their_rate_has_tuned_none(pair):
+    plan = read_plan(pair)
+    plan.tuned.arms = {}
+    write_plan(pair, plan)
+    assert plan.grid
+    assert "This study tuned no learning rate." in compose(Study.load(pair))
 
 
 @pytest.fixture
