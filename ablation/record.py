@@ -13,6 +13,7 @@ from ablation.attention import measure_attention
 from ablation.plan import machine
 from errors import UserError
 from gyre import measure
+from gyre.checkpoint import weight_shapes
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model.transformer import Transformer
@@ -125,9 +126,10 @@ def follow(run: RunDir, windows: int, device: str) -> list[Point]:
     """
     config, _, scorer = measure.open_scorer(run, "last", device)
     spans = scorer.spans(windows)
+    shapes = weight_shapes(scorer.trained)
     points = []
     for step in run.checkpoints.kept_steps():
-        scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
+        scorer.trained.load_state_dict(run.checkpoints.load_weights(step, shapes=shapes))
         with scorer.compute.active():
             points.append(Point(
                 tokens=measure.trained_tokens(run, step, config),
