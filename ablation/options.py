@@ -112,6 +112,9 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     check_study(config, arm_configs, tuned=bool(tier.grid))
     if options.scheduler is None:  # else it is a device of other machines
         resolve_device(config.train.device)
+    elif options.jobs is not None:
+        raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
+                        "it out")
     # Said with the text, or a training would fit these numbers to it.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}

@@ -203,7 +203,7 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
 
     They are those that another study has `committed`, those of `names`, "rope,sin,...", or the
     tier's, and those that are `added`, each as "NAME=key=value,key=value". Raises UserError for a
-    name that does not exist or exists already, and for fewer than two arms.
+    name that does not exist or exists already, for fewer than two arms, and if all are committed.
     """
     known = {**ARMS, **committed}
     chosen = tier.arms if names is None else names.split(",")
@@ -219,6 +219,9 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
     overlays = {name: known[name] for name in wanted}
     if len(overlays) < 2:
         raise UserError(f"a study compares at least two arms, and --arms {names} is one")
+    if overlays.keys() <= committed.keys():
+        raise UserError("all of these arms have their records already: add a new one with --arm "
+                        "NAME=OPTION=VALUE or --arms")
     return overlays
 
 

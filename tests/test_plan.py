@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 from conftest import ROOT
@@ -86,6 +87,12 @@ def test_without_names_the_arms_are_those_of_the_tier():
 def test_arms_that_are_wrong_are_refused(names, added, words):
     with pytest.raises(UserError, match=words):
         plan.choose_arms(QUICK, names, added, {})
+
+
+@pytest.mark.parametrize("names", [None, "mine"])
+def test_beside_a_study_an_arm_has_to_be_new(names):
+    with pytest.raises(UserError, match="all of these arms have their records already: add a new"):
+        plan.choose_arms(replace(QUICK, arms=()), names, [], {"mine": {}, "yours": {}})
 
 
 @pytest.mark.parametrize("name, arms, baseline", [
