@@ -46,6 +46,10 @@ def write_report(path: Path) -> None:
     none.
     """
     study = Study.load(path)
+    diverged = study.plan.diverged
+    if not study.records and diverged:
+        raise UserError(f"{path} has no run to report: {', '.join(diverged)} diverged; try another "
+                        "study, with a smaller optim.lr")
     if not study.records:
         raise UserError(f"{path} has no record of a run yet")
     for name, figure in plots.draw(study).items():

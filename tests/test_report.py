@@ -109,6 +109,15 @@ def test_no_record_is_no_report(tmp_path):
     assert not (path / "RESULTS.md").exists()
 
 
+def test_a_study_that_diverged_as_a_whole_is_said_to(tmp_path):
+    path = make_pair(tmp_path / "none", 0)
+    plan = read_plan(path)
+    plan.diverged = ["rope-s0", "sin-s0"]
+    write_plan(path, plan)
+    with pytest.raises(UserError, match="none has no run to report: rope-s0, sin-s0 diverged"):
+        write_report(path)
+
+
 @pytest.mark.parametrize("argv", [[], ["a", "b"]])
 def test_the_command_wants_one_folder(argv, capsys):
     assert exit_code(report.main, *argv) == 2
@@ -436,6 +445,15 @@ def test_results_md_has_how_the_rivals_go_on(committed):
         after.append([f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)])
     (one, two), (three, four) = after
     assert f"{one} and {two} after 4.19 M tokens, {three} and {four} after 8.39 M" in page
+
+
+@pytest.mark.parametrize("arm, words_before", [("sin_qk", "is at"), ("pope_4e3", "at")])
+def test_results_md_has_where_other_rivals_end(committed, arm, words_before):
+    study = committed["what-where-long"]
+    base = study.losses("rope", study.horizons[-1])
+    losses = study.losses(arm, study.horizons[-1])
+    one, two = [f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)]
+    assert f"`{arm}` {words_before} {one} and {two}" in words("docs/results.md")
 
 
 def test_the_readme_says_what_to_choose(committed):
