@@ -278,6 +278,17 @@ def test_distance_explains_all_where_scores_are_a_bias_by_it():
         assert layer == pytest.approx([1.0] * 6)
 
 
+def test_keys_that_a_bias_hides_have_no_variance():
+    """Of keys at a distance of 0, 1 and 2, the score is minus the distance."""
+    distance = torch.arange(T)[:, None] - torch.arange(T)
+    scores = -distance.double().masked_fill(distance > 2, torch.inf)
+    assert attention.explained_by_distance(scores[None, None, None]).item() == 1.0
+
+
+def test_distance_explains_nothing_where_all_scores_are_equal():
+    assert attention.explained_by_distance(torch.ones(1, 2, 1, T, T).double()).item() == 0.0
+
+
 # --- windows over a whole text ---
 
 
