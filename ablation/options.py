@@ -43,8 +43,8 @@ class StudyOptions:
     """Compare an arm of your own too, as NAME=OPTION=VALUE,..., such as
     b500=model.theta=500,optim.lr=2e-3. May be given several times."""
     baseline: str | None = None
-    """The arm that every difference is taken to. Default: the first of sin and sin_vaswani, or the
-    last arm."""
+    """The arm that every difference is taken to. Default: that of the study of --beside, or else
+    the first of sin and sin_vaswani, or the last arm."""
     seeds: Annotated[int | None, Range(ge=1)] = None
     """Seeds of each arm. Default: the tier's; quick: 6."""
     tokens: str | None = None

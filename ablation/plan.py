@@ -179,8 +179,10 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan of the study at `path`. UserError if it is damaged."""
+    """Return the plan of the study at `path`. UserError if there is none, or if it is damaged."""
     file = path / "plan.json"
+    if not file.is_file():
+        raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
     try:
         return msgspec.convert(read_sealed(file, ADVICE), Plan)
     except msgspec.ValidationError as error:
