@@ -281,24 +281,34 @@ def tier_beside(plan: Plan, seeds: int | None) -> Tier:
         TIERS[plan.tier], arms=(), seeds=n_seeds,
         horizons=tuple(count * plan.step_tokens for count in plan.steps.horizons),
         tuning_tokens=plan.steps.tuning * plan.step_tokens, grid=tuple(plan.grid),
-        tuning_seeds=tuple(plan.tuning_seeds), overrides=shared_options([*plan.config.values()]))
+        tuning_seeds=tuple(plan.tuning_seeds), overrides=shared_options(plan.config, plan.arms))
 
 
-def shared_options(configs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return, by section, the options with the same value in all these configurations.
+def shared_options(
+    configs: Mapping[str, Mapping[str, Any]], arms: Mapping[str, Overlay]
+) -> dict[str, dict[str, Any]]:
+    """Return, by section, the options that a study gave to all of its arms.
 
-    Without those that are unset, and those that this version of gyre does not have.
+    `configs` and `arms` are those of its plan. An option of an arm's own is none of the study's, so
+    the other arms decide, if there are any. Options count where these have the same value. Without
+    those that are unset, and those that this version of gyre does not have.
     """
     known = asdict(make_config())
-    first, *others = configs
     shared: dict[str, dict[str, Any]] = {}
     for section in ("model", "data", "optim", "train"):
         shared[section] = {}
-        for name, value in first[section].items():
-            equal = all(other[section].get(name) == value for other in others)
-            if equal and value is not None and name in known[section]:
-                shared[section][name] = value
+        for name in known[section]:
+            option = f"{section}.{name}"
+            plain = [arm for arm in arms if not has_own(arms[arm], option)]
+            first, *others = [configs[arm][section].get(name) for arm in plain or arms]
+            if first is not None and all(value == first for value in others):
+                shared[section][name] = first
     return shared
+
+
+def has_own(overlay: Overlay, option: str) -> bool:
+    """Return whether an arm says an option, such as model.rope_scaling, or a part of it."""
+    return any(f"{name}.".startswith(f"{option}.") for name in overlay)
 
 
 # --- learning rates -------------------------------------------------------------------------------
