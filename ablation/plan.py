@@ -246,9 +246,10 @@ def choose_horizons(text: str) -> tuple[int, ...]:
     tokens = []
     for part in text.split(","):
         number = re.fullmatch(r"(\d+)([kM]?)", part)
-        # No length: it is refused below, as every 0 is.
-        tokens.append(int(number[1]) * sizes[number[2]] if number else 0)
-    if 0 in tokens or tokens != sorted(set(tokens)):
+        if number:
+            tokens.append(int(number[1]) * sizes[number[2]])
+    are_lengths = len(tokens) == text.count(",") + 1 and 0 not in tokens
+    if not are_lengths or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
     return tuple(tokens)
 

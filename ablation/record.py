@@ -87,24 +87,24 @@ class Record(msgspec.Struct):
 
 
 def measure_runs(
-    arm: str, most: int, device: str, trunk: RunDir, *branches: RunDir
+    arm: str, windows: int, device: str, trunk: RunDir, *branches: RunDir
 ) -> dict[str, Any]:
     """Return the record of an arm and seed, as JSON: of its longest run, and of the ends of others.
 
-    Contexts are measured in at `most` so many windows of 8T tokens.
+    Contexts are measured in at most so many `windows` of 8T tokens.
     """
     if not trunk.checkpoints.kept_steps():
         paths = ", ".join(str(run.path) for run in (trunk, *branches))
         raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove {paths} to "
                         "train them again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
-    measured = measure.measure(trunk, "last", most, device, all_blocks=True)
-    windows = min(most, measure.WINDOWS)
-    ends = [measure_end(run, windows, device) for run in reversed(branches)]
+    measured = measure.measure(trunk, "last", windows, device, all_blocks=True)
+    few = min(windows, measure.WINDOWS)
+    ends = [measure_end(run, few, device) for run in reversed(branches)]
     ends.append(msgspec.convert(measured, End))
     return msgspec.to_builtins({
         "arm": arm, **measured, **hash_origin(trunk), "horizons": ends,
-        "trajectory": follow(trunk, windows, device), "machine": machine(),
+        "trajectory": follow(trunk, few, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
     })
 

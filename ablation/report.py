@@ -12,7 +12,7 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,9 +187,9 @@ def arm_row(study: Study, arm: str) -> list[str]:
     for tokens in study.horizons:
         losses = study.losses(arm, tokens).values()
         paired = None if arm == study.baseline else study.paired(arm, tokens)
-        row += [with_sd(losses, ".3f"), difference(paired, len(losses))]
-    ends = [max(curve) for curve in study.curves(arm, "loss").values()]
-    row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
+        row += [with_sd(losses), difference(paired, len(losses))]
+    last_points = [max(curve) for curve in study.curves(arm, "loss").values()]  # in tokens
+    row.append(span(study.tokens_until_used(arm).values(), min(last_points, default=0)))
     return row
 
 
@@ -242,11 +242,11 @@ def context_table(study: Study) -> str:
 def context_cell(study: Study, arm: str, context: int, mode: str) -> str:
     """Return the cell of an arm in `context_table`."""
     rows = study.contexts(arm, context, mode).values()
+    losses = [row.loss for row in rows if row.loss is not None]
     errors = [row.se for row in rows if row.se is not None]
     if not errors:
         return UNDEFINED
-    losses = with_sd([row.loss for row in rows], ".3f")
-    return f"{losses} (se {statistics.fmean(errors):.3f})"
+    return f"{with_sd(losses)} (se {statistics.fmean(errors):.3f})"
 
 
 def facts(study: Study) -> str:
@@ -289,13 +289,12 @@ def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
     return f"{number(result.mean)}{bounds}{pairs}"
 
 
-def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
-    """Mean ± sd of the values that are defined."""
-    defined = [value for value in values if value is not None]
-    if not defined:
+def with_sd(values: Collection[float]) -> str:
+    """Mean ± sd."""
+    if not values:
         return UNDEFINED
-    spread = f" ± {statistics.stdev(defined):{form}}" if len(defined) > 1 else ""
-    return number(statistics.fmean(defined), form) + spread
+    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return number(statistics.fmean(values), ".3f") + spread
 
 
 def span(times: Collection[float], end: float) -> str:

@@ -131,9 +131,9 @@ def test_the_command_writes_the_report_of_a_folder(pair, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("values, words", [
-    ([2.0, None], "2.0"), ([1.0, 2.0], "1.5 ± 0.7"), ([], "–")])
-def test_a_spread_is_that_of_the_defined_values(values, words):
-    assert report.with_sd(values, ".1f") == words
+    ([2.0], "2.000"), ([1.0, 2.0], "1.500 ± 0.707"), ([], "–")])
+def test_a_spread_needs_two_values(values, words):
+    assert report.with_sd(values) == words
 
 
 def test_a_study_whose_arms_all_say_their_rate_has_tuned_none(pair):
