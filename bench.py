@@ -37,6 +37,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -191,12 +192,20 @@ def start_subject(held: ExitStack) -> Callable[..., Any]:
     """Return a function that calls others in a process of its own, with an empty compile cache, as
     long as `held` is open.
 
-    So no subject changes how another one keeps memory.
+    So no subject changes how another one keeps memory. UserError if the system kills the process.
     """
     cache = held.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
     process = held.enter_context(ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(cache,)))
-    return lambda function, *arguments: process.submit(function, *arguments).result()
+
+    def call(function: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return process.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            raise UserError("a subject's process was killed, perhaps for lack of memory: choose a "
+                            "smaller model, train.batch_size or data.seq_len") from None
+
+    return call
 
 
 def begin(cache: str) -> None:

@@ -29,14 +29,24 @@ def measure_attention(scorer: Scorer, spans: Tensor) -> dict[str, list[list[floa
 
 
 def explained_by_distance(scores: Tensor) -> Tensor:
-    """Scores (L, B, H, T, T) of queries at m and keys at n <= m -> (L, H), the share of their
-    variance that is a function of m - n."""
+    """Return the share of the variance of scores that is a function of the distance m - n, (L, H).
+
+    `scores` (L, B, H, T, T) are those of queries at m and keys at n <= m. Keys that a bias hides,
+    by -inf, do not count. The share is 0 where all scores are equal.
+    """
     m, n = torch.tril_indices(*scores.shape[-2:])
     pairs = scores[..., m, n]
-    pairs = pairs - pairs.mean((1, 3), keepdim=True)
-    sums = scores.new_zeros(scores.shape[::2]).index_add_(-1, m - n, pairs.sum(1))  # (L, H, T)
-    counts = (m - n).bincount() * len(scores[0])
-    return (sums.square() / counts).sum(-1) / pairs.square().sum((1, 3))
+    visible = pairs.isfinite()
+    pairs = pairs.where(visible, 0.0)
+    mean = pairs.sum((1, 3), keepdim=True) / visible.sum((1, 3), keepdim=True)
+    pairs = (pairs - mean).where(visible, 0.0)
+    sums = scores.new_zeros(scores.shape[::2])  # (L, H, T)
+    counts = torch.zeros_like(sums)
+    sums.index_add_(-1, m - n, pairs.sum(1))
+    counts.index_add_(-1, m - n, visible.sum(1).to(counts.dtype))
+    explained = (sums.square() / counts.clamp(min=1)).sum(-1)
+    total = pairs.square().sum((1, 3))
+    return explained / total.where(total > 0, 1.0)
 
 
 class AttentionScores(TorchFunctionMode):

@@ -43,8 +43,8 @@ class StudyOptions:
     """Compare an arm of your own too, as NAME=OPTION=VALUE,..., such as
     b500=model.theta=500,optim.lr=2e-3. May be given several times."""
     baseline: str | None = None
-    """The arm that every difference is taken to. Default: the first of sin and sin_vaswani, or the
-    last arm."""
+    """The arm that every difference is taken to. Default: that of the study of --beside, or else
+    the first of sin and sin_vaswani, or the last arm."""
     seeds: Annotated[int | None, Range(ge=1)] = None
     """Seeds of each arm. Default: the tier's; quick: 6."""
     tokens: str | None = None
@@ -112,7 +112,10 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     check_study(config, arm_configs, tuned=bool(tier.grid))
     if options.scheduler is None:  # else it is a device of other machines
         resolve_device(config.train.device)
-    # Said with the text, or a training would fit these numbers to it.
+    elif options.jobs is not None:
+        raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
+                        "it out")
+    # Given in so many words, because a training fits these to its text where they are not given.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}
     shared: dict[str, Any] = {}

@@ -179,8 +179,10 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan of the study at `path`. UserError if it is damaged."""
+    """Return the plan of the study at `path`. UserError if there is none, or if it is damaged."""
     file = path / "plan.json"
+    if not file.is_file():
+        raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
     try:
         return msgspec.convert(read_sealed(file, ADVICE), Plan)
     except msgspec.ValidationError as error:
@@ -203,7 +205,7 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
 
     They are those that another study has `committed`, those of `names`, "rope,sin,...", or the
     tier's, and those that are `added`, each as "NAME=key=value,key=value". Raises UserError for a
-    name that does not exist or exists already, and for fewer than two arms.
+    name that does not exist or exists already, for fewer than two arms, and if all are committed.
     """
     known = {**ARMS, **committed}
     chosen = tier.arms if names is None else names.split(",")
@@ -219,6 +221,9 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
     overlays = {name: known[name] for name in wanted}
     if len(overlays) < 2:
         raise UserError(f"a study compares at least two arms, and --arms {names} is one")
+    if overlays.keys() <= committed.keys():
+        raise UserError("all of these arms have their records already: add a new one with --arm "
+                        "NAME=OPTION=VALUE or --arms")
     return overlays
 
 
@@ -241,9 +246,10 @@ def choose_horizons(text: str) -> tuple[int, ...]:
     tokens = []
     for part in text.split(","):
         number = re.fullmatch(r"(\d+)([kM]?)", part)
-        # No length: it is refused below, as every 0 is.
-        tokens.append(int(number[1]) * sizes[number[2]] if number else 0)
-    if 0 in tokens or tokens != sorted(set(tokens)):
+        if number:
+            tokens.append(int(number[1]) * sizes[number[2]])
+    are_lengths = len(tokens) == text.count(",") + 1 and 0 not in tokens
+    if not are_lengths or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
     return tuple(tokens)
 
@@ -276,24 +282,34 @@ def tier_beside(plan: Plan, seeds: int | None) -> Tier:
         TIERS[plan.tier], arms=(), seeds=n_seeds,
         horizons=tuple(count * plan.step_tokens for count in plan.steps.horizons),
         tuning_tokens=plan.steps.tuning * plan.step_tokens, grid=tuple(plan.grid),
-        tuning_seeds=tuple(plan.tuning_seeds), overrides=shared_options([*plan.config.values()]))
+        tuning_seeds=tuple(plan.tuning_seeds), overrides=shared_options(plan.config, plan.arms))
 
 
-def shared_options(configs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return, by section, the options with the same value in all these configurations.
+def shared_options(
+    configs: Mapping[str, Mapping[str, Any]], arms: Mapping[str, Overlay]
+) -> dict[str, dict[str, Any]]:
+    """Return, by section, the options that a study gave to all of its arms.
 
-    Without those that are unset, and those that this version of gyre does not have.
+    `configs` and `arms` are those of its plan. An option of an arm's own is none of the study's, so
+    the other arms decide, if there are any. Options count where these have the same value. Without
+    those that are unset, and those that this version of gyre does not have.
     """
     known = asdict(make_config())
-    first, *others = configs
     shared: dict[str, dict[str, Any]] = {}
     for section in ("model", "data", "optim", "train"):
         shared[section] = {}
-        for name, value in first[section].items():
-            equal = all(other[section].get(name) == value for other in others)
-            if equal and value is not None and name in known[section]:
-                shared[section][name] = value
+        for name in known[section]:
+            option = f"{section}.{name}"
+            plain = [arm for arm in arms if not has_own(arms[arm], option)]
+            first, *others = [configs[arm][section].get(name) for arm in plain or arms]
+            if first is not None and all(value == first for value in others):
+                shared[section][name] = first
     return shared
+
+
+def has_own(overlay: Overlay, option: str) -> bool:
+    """Return whether an arm says an option, such as model.rope_scaling, or a part of it."""
+    return any(f"{name}.".startswith(f"{option}.") for name in overlay)
 
 
 # --- learning rates -------------------------------------------------------------------------------

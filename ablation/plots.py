@@ -5,7 +5,9 @@ Those of a study can be read in greyscale: every arm has a line style and a mark
 
 import io
 import itertools
+import math
 import statistics
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +19,8 @@ from matplotlib.rcsetup import cycler
 from ablation.study import Study, defined
 from gyre.rundir import RunDir
 
+WIDTH = 8.4  # inches, of a figure of a study
+HEIGHT = 3.9  # and more if its legend has more than three rows
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
 COLORS = ("#000000", "#0072b2", "#d55e00", "#56338c", "#009e73", "#8c8c8c", "#a6761d", "#cc79a7",
           "#3b3b3b", "#56b4e9", "#7a0019")
@@ -49,7 +53,8 @@ def gap(study: Study) -> Figure:
     _mark_ends(right, study)
     right.axhline(0, color="0.4", linewidth=0.8)
     what = study.others[0] if len(study.others) == 1 else "Each arm"
-    right.set(ylabel="difference (nats / token)", title=f"{what} − {study.baseline}, same seed")
+    title = textwrap.fill(f"{what} − {study.baseline}, same seed", 36)
+    right.set(ylabel="difference (nats / token)", title=title)
     return fig
 
 
@@ -131,7 +136,11 @@ def draw_losses(
 
 def style(study: Study, arm: str) -> dict[str, Any]:
     """Return the style of an arm's line, by its place in the plan."""
-    return STYLES[list(study.plan.arms).index(arm) % len(STYLES)]
+    place = list(study.plan.arms).index(arm)
+    # Where there are more arms than styles, a color comes again with another marker.
+    rounds = place // len(STYLES)
+    marker = STYLES[(place + rounds) % len(STYLES)]["marker"]
+    return STYLES[place % len(STYLES)] | {"marker": marker}
 
 
 def _strongest_heads(study: Study, arm: str) -> list[dict[int, float]]:
@@ -160,12 +169,16 @@ def _add_legend(fig: Figure) -> None:
         handles, labels = ax.get_legend_handles_labels()
         labelled |= zip(labels, handles, strict=True)
     are_long = len("".join(labelled)) > 40
+    inches = 0.85 + 0.068 * max(map(len, labelled), default=0)  # of a column
+    columns = max(1, min(4 if are_long else 6, int(WIDTH / inches)))
+    rows = math.ceil(len(labelled) / columns)
+    fig.set_figheight(HEIGHT + 0.2 * max(0, rows - 3))
     fig.legend(labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
-               ncols=4 if are_long else 6, handlelength=4, fontsize=9)
+               ncols=columns, handlelength=4, fontsize=9)
 
 
 def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
-    fig = Figure(figsize=(8.4, 3.9), layout="constrained")
+    fig = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
@@ -212,6 +225,8 @@ def _common_points(curves: list[Mapping[int, float]]) -> dict[int, list[float]]:
 def _mark_ends(ax: Axes, study: Study) -> None:
     """Draw the difference from the baseline after each cooldown, with its interval."""
     middle = (len(study.others) - 1) / 2
+    # Side by side, so that none hides another, and near their length if they are many.
+    apart = min(1.05, 1.6 ** (1 / max(1, len(study.others) - 1)))
     for place, arm in enumerate(study.others):
         look = style(study, arm)
         for tokens in study.horizons:
@@ -221,6 +236,6 @@ def _mark_ends(ax: Axes, study: Study) -> None:
             half = None
             if result.interval is not None:
                 half = result.interval[1] - result.mean
-            x = tokens * 1.05 ** (place - middle)  # so that none hides another
+            x = tokens * apart ** (place - middle)
             ax.errorbar(x, result.mean, half, fmt=look["marker"], markersize=6, mec="white",
                         mew=0.6, color=look["color"], elinewidth=2.2, zorder=3)

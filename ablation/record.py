@@ -13,6 +13,7 @@ from ablation.attention import measure_attention
 from ablation.plan import machine
 from errors import UserError
 from gyre import measure
+from gyre.checkpoint import weight_shapes
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model.transformer import Transformer
@@ -86,24 +87,24 @@ class Record(msgspec.Struct):
 
 
 def measure_runs(
-    arm: str, most: int, device: str, trunk: RunDir, *branches: RunDir
+    arm: str, windows: int, device: str, trunk: RunDir, *branches: RunDir
 ) -> dict[str, Any]:
     """Return the record of an arm and seed, as JSON: of its longest run, and of the ends of others.
 
-    Contexts are measured in at `most` so many windows of 8T tokens.
+    Contexts are measured in at most so many `windows` of 8T tokens.
     """
     if not trunk.checkpoints.kept_steps():
         paths = ", ".join(str(run.path) for run in (trunk, *branches))
         raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove {paths} to "
                         "train them again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
-    measured = measure.measure(trunk, "last", most, device, all_blocks=True)
-    windows = min(most, measure.WINDOWS)
-    ends = [measure_end(run, windows, device) for run in reversed(branches)]
+    measured = measure.measure(trunk, "last", windows, device, all_blocks=True)
+    few = min(windows, measure.WINDOWS)
+    ends = [measure_end(run, few, device) for run in reversed(branches)]
     ends.append(msgspec.convert(measured, End))
     return msgspec.to_builtins({
         "arm": arm, **measured, **hash_origin(trunk), "horizons": ends,
-        "trajectory": follow(trunk, windows, device), "machine": machine(),
+        "trajectory": follow(trunk, few, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
     })
 
@@ -125,9 +126,10 @@ def follow(run: RunDir, windows: int, device: str) -> list[Point]:
     """
     config, _, scorer = measure.open_scorer(run, "last", device)
     spans = scorer.spans(windows)
+    shapes = weight_shapes(scorer.trained)
     points = []
     for step in run.checkpoints.kept_steps():
-        scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
+        scorer.trained.load_state_dict(run.checkpoints.load_weights(step, shapes=shapes))
         with scorer.compute.active():
             points.append(Point(
                 tokens=measure.trained_tokens(run, step, config),

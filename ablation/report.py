@@ -7,12 +7,12 @@ The words stand in report.md, and the numbers are filled in here. All of them ar
 study's files, so the report can be made again anywhere. Losses are in nats per token.
 """
 
+import argparse
 import io
 import math
 import re
 import statistics
-import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +28,15 @@ from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
-NOT_MEASURED = "Not measured."
 MIRRORED = ("tokens", "loss", "se", "shift")  # fields of End that wandb gets
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m ablation.report", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="its folder")
+    with report_errors():
+        write_report(parser.parse_args(argv).study)
 
 
 def write_report(path: Path) -> None:
@@ -39,6 +46,10 @@ def write_report(path: Path) -> None:
     none.
     """
     study = Study.load(path)
+    diverged = study.plan.diverged
+    if not study.records and diverged:
+        raise UserError(f"{path} has no run to report: {', '.join(diverged)} diverged; try another "
+                        "study, with a smaller optim.lr")
     if not study.records:
         raise UserError(f"{path} has no record of a run yet")
     for name, figure in plots.draw(study).items():
@@ -52,26 +63,37 @@ def write_report(path: Path) -> None:
 def compose(study: Study) -> str:
     """Return the report in Markdown: report.md with its fields filled in.
 
-    Sections that are not measured are left out. A notes.md in the study's folder, such as its
+    A section whose table has no rows is left out. A notes.md in the study's folder, such as its
     predictions, is put in as it is.
     """
-    notes = study.path / "notes.md"
     fields = {name: escape(words) for name, words in describe(study).items()}
     blocks = {
         "headline": headline(study),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
-        "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
+        "notes": read_notes(study.path / "notes.md"),
         "command": study.plan.command,
         "facts": facts(study),
     }
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
-    text = template.format_map(fields | blocks)
-    text = re.sub(r"\n{3,}", "\n\n", text).rstrip()
-    sections = re.split(r"\n\n(?=## )", text)
-    measured = [section for section in sections if NOT_MEASURED not in section]
-    return "\n\n".join(measured) + "\n"
+    sections = re.split(r"\n\n(?=## )", template)
+    for name in ("tuning", "contexts"):
+        if not blocks[name]:
+            sections = [section for section in sections if f"{{{name}}}" not in section]
+    text = "\n\n".join(sections).format_map(fields | blocks)
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+def read_notes(file: Path) -> str:
+    """Return what the user wrote about a study; "" without such a file. UserError if it is not
+    UTF-8."""
+    if not file.exists():
+        return ""
+    try:
+        return file.read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 ({error}): save it as UTF-8") from None
 
 
 def describe(study: Study) -> dict[str, str]:
@@ -86,7 +108,7 @@ def describe(study: Study) -> dict[str, str]:
     if plan.diverged:
         left_out = f"Diverged, and left out: {', '.join(plan.diverged)}."
     rates = "This study tuned no learning rate."
-    if plan.grid:
+    if plan.tuned.arms:
         tuned_on = "but on the validation text that is reported"
         if plan.second_val:
             tuned_on = "and on a second validation text"
@@ -136,14 +158,17 @@ def headline(study: Study) -> str:
     the last length."""
     lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
     rows = []
+    seeds = "one seed"
     for arm in study.others:
-        if study.paired(arm, lengths[-1]):
-            differences = [difference(study.paired(arm, tokens)) for tokens in lengths]
-            rows.append([f"{arm} − {study.baseline}", *differences])
-    has_intervals = any(len(study.runs(arm)) > 1 for arm in study.others)
-    seeds = "95 % interval over paired seeds" if has_intervals else "one seed"
+        results = [study.paired(arm, tokens) for tokens in lengths]
+        last = results[-1]
+        if last is None:
+            continue
+        rows.append([f"{arm} − {study.baseline}", *map(difference, results)])
+        if last.interval is not None:
+            seeds = "95 % interval over paired seeds"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
-    return table(header, rows) if rows else ""
+    return table(header, rows)
 
 
 def arms_table(study: Study) -> str:
@@ -162,9 +187,9 @@ def arm_row(study: Study, arm: str) -> list[str]:
     for tokens in study.horizons:
         losses = study.losses(arm, tokens).values()
         paired = None if arm == study.baseline else study.paired(arm, tokens)
-        row += [with_sd(losses, ".3f"), difference(paired, len(losses))]
-    ends = [max(curve) for curve in study.curves(arm, "loss").values()]
-    row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
+        row += [with_sd(losses), difference(paired, len(losses))]
+    last_points = [max(curve) for curve in study.curves(arm, "loss").values()]  # in tokens
+    row.append(span(study.tokens_until_used(arm).values(), min(last_points, default=0)))
     return row
 
 
@@ -217,11 +242,11 @@ def context_table(study: Study) -> str:
 def context_cell(study: Study, arm: str, context: int, mode: str) -> str:
     """Return the cell of an arm in `context_table`."""
     rows = study.contexts(arm, context, mode).values()
+    losses = [row.loss for row in rows if row.loss is not None]
     errors = [row.se for row in rows if row.se is not None]
     if not errors:
         return UNDEFINED
-    losses = with_sd([row.loss for row in rows], ".3f")
-    return f"{losses} (se {statistics.fmean(errors):.3f})"
+    return f"{with_sd(losses)} (se {statistics.fmean(errors):.3f})"
 
 
 def facts(study: Study) -> str:
@@ -243,8 +268,9 @@ def escape(text: str) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown; "" without rows."""
     if not rows:
-        return NOT_MEASURED
+        return ""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
 
@@ -263,13 +289,12 @@ def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
     return f"{number(result.mean)}{bounds}{pairs}"
 
 
-def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
-    """Mean ± sd of the values that are defined."""
-    defined = [value for value in values if value is not None]
-    if not defined:
+def with_sd(values: Collection[float]) -> str:
+    """Mean ± sd."""
+    if not values:
         return UNDEFINED
-    spread = f" ± {statistics.stdev(defined):{form}}" if len(defined) > 1 else ""
-    return number(statistics.fmean(defined), form) + spread
+    spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return number(statistics.fmean(values), ".3f") + spread
 
 
 def span(times: Collection[float], end: float) -> str:
@@ -307,5 +332,4 @@ def mirror_in_wandb(path: Path, log: LogConfig) -> None:
 
 
 if __name__ == "__main__":
-    with report_errors():
-        write_report(*map(Path, sys.argv[1:]))
+    main()

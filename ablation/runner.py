@@ -137,8 +137,8 @@ def make_plan(command: Command, data: Prepared) -> Plan:
 def decide(command: Command, data: Prepared) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
-    They have to be the same if a study goes on. UserError if the runs cannot be trained or do not
-    compare with those that the study is beside, or if it has none.
+    They have to be the same if a study goes on. UserError if the runs cannot be trained, if they do
+    not compare with the records of the study of --beside, or if that study has no records.
     """
     config = command.config
     beside = command.beside
@@ -316,9 +316,9 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
 
 def remove_checkpoints(job: Job) -> None:
     """Remove the checkpoints of a job that nobody needs once its result is written down."""
-    # The last checkpoint of a run that is reported stays.
-    third = "kept" if isinstance(job, RecordJob) else "last"
-    disposable = ("previous", "best", third)
+    disposable = ["previous", "best", "kept"]
+    if not isinstance(job, RecordJob):  # of a run that is reported, `last` stays
+        disposable.append("last")
     for training, name in itertools.product(job.trainings, disposable):
         shutil.rmtree(Path(training.run, name), ignore_errors=True)
 

@@ -47,8 +47,6 @@ class Study:
 
         Raises UserError for what is missing, damaged, or not comparable.
         """
-        if not (path / "plan.json").is_file():
-            raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
         plan = read_plan(path)
         records = {}
         for arm in plan.arms:

@@ -2,8 +2,9 @@
 
 import io
 import mmap
+import os
 import sys
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
@@ -185,6 +186,12 @@ def test_processes_measure_both_programs(bench_argv, tmp_path, capsys):
             share = 100 * rate / figures[part]["limit"]
             assert rate > 0
             assert f" {rate:,.0f} {share:>12.0f} %" in printed
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_an_error():
+    with ExitStack() as held, pytest.raises(UserError, match="killed, perhaps for lack of memory"):
+        bench.start_subject(held)(os._exit, 9)
 
 
 # --- how it is measured ---------------------------------------------------------------------------

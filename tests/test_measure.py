@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 import statistics
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
+from safetensors.torch import save_file
 
 from ablation import attention, record
 from data.text import Encoded
 from errors import UserError
 from gyre import measure
-from gyre.checkpoint import Checkpoints
+from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.compute import Compute
 from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
 from gyre.options import read_config
@@ -276,6 +278,17 @@ def test_distance_explains_all_where_scores_are_a_bias_by_it():
         assert layer == pytest.approx([1.0] * 6)
 
 
+def test_keys_that_a_bias_hides_have_no_variance():
+    """Of keys at a distance of 0, 1 and 2, the score is minus the distance."""
+    distance = torch.arange(T)[:, None] - torch.arange(T)
+    scores = -distance.double().masked_fill(distance > 2, torch.inf)
+    assert attention.explained_by_distance(scores[None, None, None]).item() == 1.0
+
+
+def test_distance_explains_nothing_where_all_scores_are_equal():
+    assert attention.explained_by_distance(torch.ones(1, 2, 1, T, T).double()).item() == 0.0
+
+
 # --- windows over a whole text ---
 
 
@@ -525,6 +538,14 @@ def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
     with pytest.raises(UserError, match="seen"):
         record.measure_runs("rope", 3, "cpu", run)
     measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
+
+
+def test_a_kept_checkpoint_of_another_model_is_refused(run, tmp_path):
+    other = RunDir.open(shutil.copytree(run.path, tmp_path / "other"))
+    weights = other.checkpoints.load_weights("last") | {"norm.weight": torch.ones(7)}
+    other.checkpoints.save(4, lambda folder: save_file(weights, folder / WEIGHTS), None)
+    with pytest.raises(UserError, match=r"kept/4 are not those of the model \(norm\.weight"):
+        record.follow(other, 4, "cpu")
 
 
 def test_arms_share_weights_and_batches_and_seeds_do_not(run, workdir):

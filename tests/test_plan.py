@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 from conftest import ROOT
@@ -88,6 +89,12 @@ def test_arms_that_are_wrong_are_refused(names, added, words):
         plan.choose_arms(QUICK, names, added, {})
 
 
+@pytest.mark.parametrize("names", [None, "mine"])
+def test_beside_a_study_an_arm_has_to_be_new(names):
+    with pytest.raises(UserError, match="all of these arms have their records already: add a new"):
+        plan.choose_arms(replace(QUICK, arms=()), names, [], {"mine": {}, "yours": {}})
+
+
 @pytest.mark.parametrize("name, arms, baseline", [
     (None, ["rope", "sin", "nope"], "sin"),
     (None, ["sin_vaswani", "b"], "sin_vaswani"),
@@ -108,8 +115,30 @@ def test_beside_a_study_options_are_shared_where_all_arms_agree():
              "optim": {"lr": 1e-3}, "train": {"steps": 9}}
     second = {"model": {"dim": 64, "theta": 20.0, "gone": 1, "head_dim": None}, "data": {},
               "optim": {"lr": 1e-3}, "train": {}}
-    assert plan.shared_options([first, second]) == {
+    assert plan.shared_options({"a": first, "b": second}, {"a": {}, "b": {}}) == {
         "model": {"dim": 64}, "data": {}, "optim": {"lr": 1e-3}, "train": {}}
+
+
+@pytest.mark.parametrize("study, rate", [("causes", 2e-3), ("what-where", 2e-3), ("wide", 1e-3)])
+def test_a_new_arm_has_the_rate_of_arms_without_their_own(study, rate):
+    """Some arms of these studies say a rate, and no rate was tuned."""
+    tier = plan.tier_beside(plan.read_plan(ROOT / "studies" / study), seeds=None)
+    assert tier.overrides["optim"]["lr"] == rate
+
+
+def test_an_option_that_every_arm_says_is_shared_where_all_agree():
+    config = {"model": {"position": "rope"}, "data": {}, "optim": {}, "train": {}}
+    own = {"model.position": "rope"}
+    shared = plan.shared_options({"a": config, "b": config}, {"a": own, "b": own})
+    assert shared["model"] == {"position": "rope"}
+
+
+def test_a_part_of_an_option_is_an_arms_own():
+    scaled = {"model": {"rope_scaling": {"type": "ntk"}}, "data": {}, "optim": {}, "train": {}}
+    plain = {"model": {"rope_scaling": {"type": "yarn"}}, "data": {}, "optim": {}, "train": {}}
+    own = {"model.rope_scaling.type": "ntk"}
+    shared = plan.shared_options({"a": scaled, "b": plain}, {"a": own, "b": {}})
+    assert shared["model"] == {"rope_scaling": {"type": "yarn"}}
 
 
 def test_beside_a_study_its_lengths_and_seeds_are_taken_over():

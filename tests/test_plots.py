@@ -89,14 +89,33 @@ def test_even_attention_is_drawn_for_comparison(figures):
     assert right.lines[-1].get_ydata()[0] == pytest.approx(0.0986611, abs=1e-6)
 
 
-def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
-    names = [f"an_arm_of_name_{i}" for i in range(6)]
+@pytest.mark.parametrize("name, arms", [
+    ("an_arm_of_name_", 6), ("an_arm_of_a_very_long_name_", 13), ("a" * 60, 3)])
+def test_a_legend_of_long_names_fits_into_the_figure(tmp_path, name, arms):
+    names = [f"{name}{i}" for i in range(arms)]
     study = Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0)))
     fig = plots.draw(study)["fig_gap"]
     fig.draw_without_rendering()
-    box = fig.legends[0].get_window_extent()
-    assert fig.bbox.x0 <= box.x0
-    assert box.x1 <= fig.bbox.x1
+    for box in (fig.legends[0].get_window_extent(), fig.axes[1].title.get_window_extent()):
+        assert fig.bbox.x0 <= box.x0
+        assert box.x1 <= fig.bbox.x1
+
+
+def test_many_arms_have_a_style_of_their_own(tmp_path):
+    effect = {f"arm{number}": 0.0 for number in range(40)}
+    study = Study.load(make_study(tmp_path / "many", 0, effect))
+    looks = {tuple(plots.style(study, arm).values()) for arm in effect}
+    assert len(looks) == 40
+
+
+def test_marks_of_many_arms_stay_at_their_length(tmp_path):
+    effect = {f"arm{number}": 0.0 for number in range(20)}
+    study = Study.load(make_study(tmp_path / "many", 1, effect))
+    _, right = plots.gap(study).axes
+    places = [line.get_xdata()[0] for line in right.lines if len(line.get_xdata()) == 1]
+    last = [place for place in places if place > 300_000]  # lengths are 102,400 to 409,600
+    assert len(last) == 19
+    assert max(last) < 1.3 * 409_600
 
 
 def test_the_floors_of_ngrams_are_drawn_and_named(figures):

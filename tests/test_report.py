@@ -6,7 +6,7 @@ import re
 import statistics
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 from ablation import plots, report, stats
@@ -52,6 +52,12 @@ def change_losses(path, run: str, loss: float) -> None:
 
 
 @pytest.fixture
+def pair(tmp_path):
+    """Two seeds of rope and sin."""
+    return make_pair(tmp_path / "pair", 2)
+
+
+@pytest.fixture
 def made_up(tmp_path):
     """Six seeds of five arms."""
     return make_study(tmp_path / "made-up")
@@ -90,6 +96,12 @@ def test_one_seed_says_nothing_about_the_encodings(tmp_path):
         "the encodings.")
 
 
+def test_the_headline_says_one_seed_where_one_can_be_paired(pair):
+    (pair / "results" / "sin-s1.json").unlink()
+    (row,) = table(compose(Study.load(pair)), "nats per token, one seed").values()
+    assert [cell[:5] for cell in row] == ["−0.24", "−0.06"]
+
+
 def test_no_record_is_no_report(tmp_path):
     path = make_pair(tmp_path / "none", 0)
     with pytest.raises(UserError, match="has no record of a run yet"):
@@ -97,10 +109,39 @@ def test_no_record_is_no_report(tmp_path):
     assert not (path / "RESULTS.md").exists()
 
 
+def test_a_study_that_diverged_as_a_whole_is_said_to(tmp_path):
+    path = make_pair(tmp_path / "none", 0)
+    plan = read_plan(path)
+    plan.diverged = ["rope-s0", "sin-s0"]
+    write_plan(path, plan)
+    with pytest.raises(UserError, match="none has no run to report: rope-s0, sin-s0 diverged"):
+        write_report(path)
+
+
+@pytest.mark.parametrize("argv", [[], ["a", "b"]])
+def test_the_command_wants_one_folder(argv, capsys):
+    assert exit_code(report.main, *argv) == 2
+    assert "usage: python -m ablation.report" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_report_of_a_folder(pair, capsys, monkeypatch):
+    monkeypatch.setattr(plots, "draw", lambda study: {})
+    assert exit_code(report.main, pair) == 0
+    assert capsys.readouterr().out == f"{pair / 'RESULTS.md'}\n"
+
+
 @pytest.mark.parametrize("values, words", [
-    ([2.0, None], "2.0"), ([1.0, 2.0], "1.5 ± 0.7"), ([], "–")])
-def test_a_spread_is_that_of_the_defined_values(values, words):
-    assert report.with_sd(values, ".1f") == words
+    ([2.0], "2.000"), ([1.0, 2.0], "1.500 ± 0.707"), ([], "–")])
+def test_a_spread_needs_two_values(values, words):
+    assert report.with_sd(values) == words
+
+
+def test_a_study_whose_arms_all_say_their_rate_has_tuned_none(pair):
+    plan = read_plan(pair)
+    plan.tuned.arms = {}
+    write_plan(pair, plan)
+    assert plan.grid
+    assert "This study tuned no learning rate." in compose(Study.load(pair))
 
 
 @pytest.fixture
@@ -161,6 +202,31 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
     (999, "999"), (1000, "1 k"), (999_499, "999 k"), (999_500, "1 M")])
 def test_an_amount_has_three_digits_and_a_unit(tokens, words):
     assert report.amount(tokens) == words
+
+
+def test_notes_that_say_not_measured_are_put_in(pair):
+    (pair / "notes.md").write_text("## Predictions\n\n1. Not measured.\n", encoding="utf-8")
+    assert "\n\n## Predictions\n\n1. Not measured.\n\n## " in compose(Study.load(pair))
+
+
+def test_notes_that_are_not_utf8_are_an_error(pair):
+    (pair / "notes.md").write_bytes(b"## \xdcber\n")
+    with pytest.raises(UserError, match=r"notes\.md is not UTF-8 .*: save it as UTF-8"):
+        compose(Study.load(pair))
+
+
+def test_a_byte_order_mark_of_notes_is_no_text(pair):
+    (pair / "notes.md").write_bytes("\ufeff## Predictions\n".encode())
+    assert "\n\n## Predictions\n" in compose(Study.load(pair))
+
+
+def test_a_section_without_a_table_is_left_out(pair):
+    plan = read_plan(pair)
+    plan.tuned.arms = {}
+    write_plan(pair, plan)
+    page = compose(Study.load(pair))
+    assert "## Loss against learning rate" not in page
+    assert "## Less and more context than in training" in page
 
 
 # --- what the documents say of the committed studies ----------------------------------------------
@@ -379,6 +445,15 @@ def test_results_md_has_how_the_rivals_go_on(committed):
         after.append([f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)])
     (one, two), (three, four) = after
     assert f"{one} and {two} after 4.19 M tokens, {three} and {four} after 8.39 M" in page
+
+
+@pytest.mark.parametrize("arm, words_before", [("sin_qk", "is at"), ("pope_4e3", "at")])
+def test_results_md_has_where_other_rivals_end(committed, arm, words_before):
+    study = committed["what-where-long"]
+    base = study.losses("rope", study.horizons[-1])
+    losses = study.losses(arm, study.horizons[-1])
+    one, two = [f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)]
+    assert f"`{arm}` {words_before} {one} and {two}" in words("docs/results.md")
 
 
 def test_the_readme_says_what_to_choose(committed):

@@ -34,6 +34,8 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "25k", "--optim.warmup_steps", "8"], "a run of 9 steps has 2 of cooldown"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "error: jobs must be at least 1"),
+    (["--beside", "nowhere"], "nowhere is not a study: it has no plan.json"),
+    (["--jobs", "2", "--scheduler", "tcp://far:8786"], "--jobs has no effect with --scheduler"),
     (["--seeds", "0"], "error: seeds must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
     (["--tokens", "1"], "choose more --tokens"),

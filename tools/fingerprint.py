@@ -52,8 +52,9 @@ STUDY = (
 LOGGED = ("train/loss", "train/grad_norm", "train/lr", "val/loss", "val/bpb", "sample")
 
 
-def main(checkout: str, output: str) -> None:
+def main(folder_of_code: str, output: str) -> None:
     """Write the hashes of a checkout into a JSON file."""
+    checkout = Path(folder_of_code).resolve()  # the commands run in another folder
     hashes: dict[str, Any] = {}
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -61,15 +62,15 @@ def main(checkout: str, output: str) -> None:
         for training, (options, processes) in TRAININGS.items():
             print(training, file=sys.stderr)
             words = [*MODEL.split(), *TRAINING.split(), *EAGER_FLOAT32.split(), *options.split()]
-            run(folder, Path(checkout, "train.py"), *words, "--name", training, processes=processes)
+            run(folder, checkout / "train.py", *words, "--name", training, processes=processes)
             hashes[training] = hash_run(folder / "runs" / training)
         hashes["prepared"] = {
             file.name: hash_file(file) for file in sorted(folder.glob("data/prepared/*/*"))
             if file.suffix in (".bin", ".model")}
-        hashes["resumed"] = resume(folder, Path(checkout))
-        hashes["texts"] = generate(folder, Path(checkout))
-        hashes["exports"] = export(folder, Path(checkout))
-        hashes["study"] = study(folder, Path(checkout))
+        hashes["resumed"] = resume(folder, checkout)
+        hashes["texts"] = generate(folder, checkout)
+        hashes["exports"] = export(folder, checkout)
+        hashes["study"] = study(folder, checkout)
     Path(output).write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
