@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from builders import random_tokens, sharp_model
 from cached_decoding import assert_cached_equals_uncached
-from conftest import random_tokens, sharp_model
 
 from model.config import RopeScaling
 from model.encodings import POSITIONS

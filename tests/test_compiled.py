@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
-from conftest import random_model, random_tokens, run_python, sharp_model
+from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     error_lines,
     exit_code,
     model_config,

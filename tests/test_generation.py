@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import random_tokens, sharp_model
+from builders import random_tokens, sharp_model
 from torch import Tensor
 
 from errors import UserError

@@ -4,7 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from conftest import error_lines, exit_code, randn
+from builders import error_lines, exit_code, randn
 from saved_models import (
     assert_equal,
     assert_refused,

@@ -7,7 +7,7 @@ from pathlib import Path
 import gguf
 import pytest
 import tokenizers
-from conftest import exit_code
+from builders import exit_code
 from saved_models import edit_gguf, export_to, imported, make_run, write_gguf
 from small_tokenizers import VOCAB
 from tokenizers import pre_tokenizers

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import randn, random_model, random_tokens, sharp_model
+from builders import randn, random_model, random_tokens, sharp_model
 from torch import Tensor
 
 from model.int8 import Int8Linear, int8_tensors, quantize, to_int8

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from conftest import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
+from builders import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
 
 from ablation import attention, record
 from data.text import Encoded

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import randn, random_model
+from builders import randn, random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor, orthogonalize

@@ -6,7 +6,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from conftest import ROOT, error_lines, tiny_argv
+from builders import ROOT, error_lines, tiny_argv
 from other_packages import NEEDED, link_packages, with_requirements
 from random_runs import random_run
 from saved_models import export_to, make_run, meta_folder, their_folder

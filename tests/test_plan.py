@@ -4,7 +4,7 @@ import math
 import shutil
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_study import make_plan

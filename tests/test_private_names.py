@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 
 FOLDERS = ("ablation", "data", "formats", "gyre", "model", "tools")
 # Functions that take options of the compiler, which are attributes of torch._inductor.config.

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import exit_code, randn, tiny_argv, train_tiny
+from builders import exit_code, randn, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, kill_before
 
 import train

@@ -6,7 +6,7 @@ import re
 import statistics
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 from ablation import plots, report, stats

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from conftest import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
+from builders import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
 from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
     N_WORDS,
     ablate_in_process,

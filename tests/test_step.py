@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     CPU,
     build_setup,
     randn,

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     build_setup,
     error_lines,
     exit_code,
