@@ -17,13 +17,14 @@ from data import prepare as prepare_module
 from data import units
 from data.dataset import find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
+    copy_parts,
     copy_text,
     hold_out_end,
     read_blocks,
     split_text,
     suitable_val_fraction,
 )
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, LeftOut
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
@@ -192,6 +193,15 @@ def test_a_copy_is_the_text_without_empty_documents(copied):
     assert len(spans) == counts["documents"] == 4
     assert counts["bytes"] == len(file.getvalue())
     assert counts["characters"] == len("".join(PARTS))
+
+
+def test_a_part_left_out_within_a_document_changes_no_later_hash():
+    def cut_short():
+        yield "half a document"
+        raise LeftOut("the other half is not UTF-8")
+
+    _, _, hashes = copy_parts([[cut_short()], [["kept"]]], io.BytesIO())
+    assert [f"{number:016x}" for number in hashes] == ["79f076abdd19a752"]  # as sha256sum has it
 
 
 @pytest.mark.parametrize("kept", [[0, 1, 2, 3], [2, 3], [0], []])
