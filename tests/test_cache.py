@@ -67,7 +67,7 @@ def test_the_keys_of_a_head_are_contiguous():
 @torch.inference_mode()
 def test_bfloat16_is_cached_as_such(position, autocast):
     """Cached and uncached differ by bfloat16's rounding (8 bits), not by more."""
-    model = sharp_model(position=position)
+    model = sharp_model(n_layers=2, position=position)
     ids = random_tokens(3, T)
     if not autocast:
         model.bfloat16()
