@@ -1,8 +1,8 @@
 """What several test files need: the command line of a tiny run, small models, processes.
 
 A test file says `from builders import tiny_argv, exit_code, ...`. Fixtures are in conftest.py. That
-this is a module of its own saves seconds: the process that only hands out tests does not import it,
-and so not PyTorch. Everything drawn at random comes from a generator with a fixed seed.
+imports neither this module nor PyTorch, because the process that hands out tests imports it.
+Everything drawn at random comes from a generator with a fixed seed.
 """
 
 import os
