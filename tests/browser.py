@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
-from conftest import require_program, wait_for
+from builders import require_program, wait_for
 
 OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
            "--no-first-run", "--remote-debugging-pipe"]

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from conftest import wait_for
+from builders import wait_for
 from distributed import get_worker
 
 from ablation.jobs import Job

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conftest import parse_config, untrained_run
+from builders import parse_config, untrained_run
 from small_tokenizers import VOCAB, train_tokenizer
 from torch import Tensor
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import error_lines, read_metric
+from builders import error_lines, read_metric
 from safetensors.torch import load_file
 from torch import Tensor
 

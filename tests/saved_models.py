@@ -13,7 +13,7 @@ from typing import Any
 
 import gguf
 import torch
-from conftest import error_lines, exit_code, model_config, parse_config, randn, untrained_run
+from builders import error_lines, exit_code, model_config, parse_config, randn, untrained_run
 from random_runs import save_weights
 from safetensors.torch import load_file, save_file
 from saved_tokenizers import SAVE
@@ -33,7 +33,7 @@ from model.config import ModelConfig
 from model.rope import rope_frequencies
 from model.transformer import Transformer
 
-POSITIONS = 64  # as in conftest's SIZES
+POSITIONS = 64  # as in builders' SIZES
 THEIR_SIZES: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
@@ -63,7 +63,7 @@ def assert_refused(capsys, to, source, target, *words, options=()) -> None:
 
 
 def untied(**changes: Any) -> ModelConfig:
-    """conftest's SIZES as other people's models have them, with these fields changed."""
+    """builders' SIZES as other people's models have them, with these fields changed."""
     return model_config(**{"tie_embeddings": False, **changes})
 
 
@@ -82,7 +82,7 @@ def copy_made(make: Callable[..., object], folder: Path, *args: Any, **options: 
 
 
 def make_run(folder: Path, name: str = "ours", **options: Any) -> RunDir:
-    """A run with random weights: conftest's SIZES, untied, and what `options` change."""
+    """A run with random weights: builders' SIZES, untied, and what `options` change."""
     copy_made(make_new_run, folder, name, **options)
     return RunDir.open(folder / name)
 

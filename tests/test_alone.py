@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import tiny_argv
+from builders import tiny_argv
 from resumption import assert_equal_runs
 
 import train

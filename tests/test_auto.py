@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import build_setup, exit_code, read_metric, tiny_argv, train_tiny
+from builders import build_setup, exit_code, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, resume_refusal
 
 import gyre.build

@@ -12,7 +12,7 @@ import gguf
 import psutil
 import pytest
 import torch
-from conftest import CPU, error_lines, model_config, parse_config
+from builders import CPU, error_lines, model_config, parse_config
 
 import bench
 from errors import UserError

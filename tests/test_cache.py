@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from builders import random_tokens, sharp_model
 from cached_decoding import assert_cached_equals_uncached
-from conftest import random_tokens, sharp_model
 
 from model.config import RopeScaling
 from model.encodings import POSITIONS
@@ -18,8 +18,8 @@ T = 9
     *(("rope", RopeScaling(type, 4, 5)) for type in ("linear", "ntk", "yarn", "llama3"))])
 @torch.inference_mode()
 def test_cached_logits_equal_uncached_at_every_split(position, scaling):
-    model = sharp_model(position=position, rope_scaling=scaling)
-    assert_cached_equals_uncached(model, random_tokens(3, T))
+    model = sharp_model(n_layers=2, position=position, rope_scaling=scaling)
+    assert_cached_equals_uncached(model, random_tokens(3, 7))
 
 
 @torch.inference_mode()
@@ -67,7 +67,7 @@ def test_the_keys_of_a_head_are_contiguous():
 @torch.inference_mode()
 def test_bfloat16_is_cached_as_such(position, autocast):
     """Cached and uncached differ by bfloat16's rounding (8 bits), not by more."""
-    model = sharp_model(position=position)
+    model = sharp_model(n_layers=2, position=position)
     ids = random_tokens(3, T)
     if not autocast:
         model.bfloat16()

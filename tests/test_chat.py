@@ -3,7 +3,7 @@
 from unittest import mock
 
 import pytest
-from conftest import error_lines, exit_code
+from builders import error_lines, exit_code
 from random_runs import random_run
 from saved_models import edit_json, export_to, their_folder
 from saved_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import exit_code, stop_at, tiny_argv
+from builders import exit_code, stop_at, tiny_argv
 from disk_faults import FailingDisk, TouchWhenRead, cut, failing_disks, flip_a_bit
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
-from conftest import random_model, random_tokens, run_python, sharp_model
+from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
@@ -222,6 +222,14 @@ def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
     assert kept() == []
 
 
+def test_a_damaged_package_is_made_again(broken, kept):
+    package = locate()
+    package.parent.mkdir()
+    package.write_bytes(b"cut short")
+    draw_texts(sharp_model(n_layers=1), [5], True)
+    assert broken.call_count == 1
+
+
 @pytest.mark.parametrize("content, expected", [(b"code", True), (b"c0de", False)])
 def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
     package = tmp_path / "a.pt2"
@@ -275,32 +283,37 @@ def quantize(model):
     return model
 
 
+@pytest.fixture(scope="module")
+def cache_of_sin_qk(tmp_path_factory) -> Path:
+    """A cache with the package of a model of sin_qk, whose text is in text.txt."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        texts = draw_texts(sharp_model(n_layers=1, position="sin_qk").bfloat16(), [4], True)
+    (folder / "text.txt").write_text(f"{texts}\n", encoding="utf-8")
+    return folder
+
+
 CHILD = """from test_compiled import draw_texts, sharp_model, sys
 print(draw_texts(sharp_model(n_layers=1, position="sin_qk").bfloat16(), [4], True))
 assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
 
 
 @pytest.mark.slow
-def test_a_package_serves_other_processes_unless_it_is_damaged(kept):
-    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
-    expected = draw_texts(model, [4], True)
-    (package,) = kept()
-    assert run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path)) == f"{expected}\n"
-    whole = package.read_bytes()
-    package.write_bytes(whole[:9999] + bytes([whole[9999] ^ 1]) + whole[10000:])
-    compiled.OPENED.clear()
-    assert not compiled.is_whole(package)
-    assert draw_texts(model, [4], True) == expected
-    assert compiled.is_whole(package)
+def test_a_package_serves_other_processes(cache_of_sin_qk):
+    printed = run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path),
+                         XDG_CACHE_HOME=str(cache_of_sin_qk))
+    assert printed == (cache_of_sin_qk / "text.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_table_of_an_encoding_is_an_input(kept):
+def test_the_table_of_an_encoding_is_an_input(cache_of_sin_qk, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_sin_qk))
     model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
-    compute_logits(model, 1, True)
     model.position.table.neg_()
     compiled_logits = compute_logits(model, 1, True)
     torch.testing.assert_close(compiled_logits, compute_logits(model, 1, False), rtol=0, atol=0.1)
+    assert len(list((cache_of_sin_qk / "gyre").iterdir())) == 1
 
 
 @torch.inference_mode()
@@ -318,19 +331,14 @@ needs_bfloat16 = pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_c
 @pytest.mark.slow
 @needs_bfloat16
 def test_packed_decoding_gives_the_logits_of_eager_decoding(kept):
-    """Here wq, wk and wv have inputs of their own, by the hooks of the encoding."""
-    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
-    compiled_logits = compute_logits(model, 5, True)
-    torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)
-    assert len(kept()) == 1
-
-
-@pytest.mark.slow
-@needs_bfloat16
-def test_a_tied_matrix_is_packed_and_looked_up(kept):
-    model = random_model(n_layers=1, tie_embeddings=True)
+    """Here wq, wk and wv have inputs of their own, by the hooks of the encoding, and the matrix of
+    the embeddings is packed and looked up."""
+    model = random_model(n_layers=1, position="sin_qk", tie_embeddings=True)
     with torch.no_grad():
         model.tok_embeddings.weight.mul_(10)  # logits reach 5
+        for parameter in model.layers.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(7)
     model = model.bfloat16()
     compiled_logits = compute_logits(model, 5, True)
     torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)

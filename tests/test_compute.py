@@ -6,7 +6,7 @@ import platform
 import psutil
 import pytest
 import torch
-from conftest import CPU, model_config, run_python
+from builders import CPU, model_config, run_python
 
 from errors import UserError
 from gyre import compute, parallel

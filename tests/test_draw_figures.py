@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from builders import ROOT
 from matplotlib.image import imread
 
 from tools import draw_figures

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from conftest import random_model
+from builders import random_model
 from torch._inductor.utils import run_and_get_code
 
 from model.dropout import compute_mask, make_dropout

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import ROOT, start_python
+from builders import ROOT, start_python
 from tqdm import tqdm
 
 from errors import (

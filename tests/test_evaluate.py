@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from conftest import (
+from builders import (
     error_lines,
     exit_code,
     random_text,

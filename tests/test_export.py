@@ -8,7 +8,7 @@ import signal
 import gguf
 import pytest
 import torch
-from conftest import error_lines, exit_code, read_metric, training_argv
+from builders import error_lines, exit_code, read_metric, training_argv
 from disk_faults import file_size_limit
 from random_runs import save_weights
 from saved_models import (

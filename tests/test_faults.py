@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import ROOT, require_program, run_python
+from builders import ROOT, require_program, run_python
 
 
 @pytest.mark.slow

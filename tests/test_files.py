@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import start_python
+from builders import start_python
 from disk_faults import FailingDisk, failing_disks, file_size_limit
 from safetensors.torch import save_file
 

@@ -1,7 +1,7 @@
 """The tool that compares what two revisions compute."""
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 
 from tools import fingerprint
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import error_lines, exit_code, random_text
+from builders import error_lines, exit_code, random_text
 from saved_models import export_to, exported, make_run, meta_folder, their_folder
 from transformers import AutoTokenizer, LlamaForCausalLM
 

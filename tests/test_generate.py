@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import error_lines, exit_code
+from builders import error_lines, exit_code
 from random_runs import PROMPT, random_run
 from small_tokenizers import FIRST_BYTE
 from tqdm import tqdm

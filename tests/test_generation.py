@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import random_tokens, sharp_model
+from builders import random_tokens, sharp_model
 from torch import Tensor
 
 from errors import UserError
@@ -52,7 +52,8 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
 @pytest.mark.parametrize("position", POSITIONS)
 def test_each_token_is_drawn_from_its_own_text(position):
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(11, seed=2)]
-    assert_each_token_is_drawn_from_its_own_text(sharp_model(position=position), prompts)
+    model = sharp_model(n_layers=2, position=position)
+    assert_each_token_is_drawn_from_its_own_text(model, prompts)
 
 
 def test_prompts_of_one_length_have_texts_of_their_own():

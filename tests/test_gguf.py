@@ -4,7 +4,7 @@ import gguf
 import pytest
 import sentencepiece
 import torch
-from conftest import model_config
+from builders import model_config
 from disk_faults import file_size_limit
 from random_runs import save_weights
 from saved_models import (

@@ -4,7 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from conftest import error_lines, exit_code, randn
+from builders import error_lines, exit_code, randn
 from saved_models import (
     assert_equal,
     assert_refused,
@@ -201,7 +201,7 @@ def test_fields_that_have_defaults_may_be_missing(tmp_path):
     ({"tokenizer.ggml.model": "bert"}, "tokenizer.ggml.model is 'bert': we have llama"),
     ({"tokenizer.ggml.model": "gpt2"}, "tokenizer.ggml.pre is 'default', and we know"),
     ({"tokenizer.ggml.add_eos_token": True}, "add_eos_token would end every prompt"),
-    ({"tokenizer.ggml.eos_token_id": 999}, "the tokenizer has no token 999, which eos is to be"),
+    ({"tokenizer.ggml.eos_token_id": 330}, "the tokenizer has no token 330, which eos is to be"),
     ({"tokenizer.ggml.eos_token_id": 70}, "file.gguf: tokenizer_config.json is missing, or has no "
      "eos_token that is a special token"),
     ({"tokenizer.ggml.token_type": None}, "330 tokens and 0 types"),

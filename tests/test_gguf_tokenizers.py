@@ -6,7 +6,7 @@ import random
 import gguf
 import pytest
 import tokenizers
-from conftest import exit_code
+from builders import exit_code
 from saved_models import byte_level_gguf, edit_gguf, export_to, imported, make_run
 from saved_tokenizers import byte_level_fields, described
 from small_tokenizers import VOCAB

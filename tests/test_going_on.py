@@ -1,7 +1,7 @@
 """What is said where a run cannot go on, or goes on to something worse."""
 
 import pytest
-from conftest import error_lines, exit_code, train_tiny, training_argv
+from builders import error_lines, exit_code, train_tiny, training_argv
 
 import train
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import build_setup, start_python, tiny_argv
+from builders import build_setup, start_python, tiny_argv
 from torch import Tensor
 
 from gyre.build import describe_devices, gains_by_graphs

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import random_tokens, sharp_model
+from builders import random_tokens, sharp_model
 
 from gyre import graphed
 from gyre.graphed import GraphedStep, can_graph, graph_batch

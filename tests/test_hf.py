@@ -46,7 +46,7 @@ from model.sampling import Sampling
 
 # --- folders, out ---------------------------------------------------------------------------------
 
-# Heads over key/value heads is 3 in conftest's SIZES, unlike their number, so that no mix-up of
+# Heads over key/value heads is 3 in builders' SIZES, unlike their number, so that no mix-up of
 # the two can pass.
 SHAPES = [
     {"n_heads": 4, "n_kv_heads": 1, "norm_eps": 3e-2, "theta": 500.0},

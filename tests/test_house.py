@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from typing import get_type_hints
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 
 from gyre.options import Config
 from model.encodings import POSITIONS

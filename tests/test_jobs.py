@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import parse_config, tiny_argv
+from builders import parse_config, tiny_argv
 
 import train
 from ablation import jobs, record

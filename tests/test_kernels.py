@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import randn, random_model
+from builders import randn, random_model
 
 from gyre.step import summed_loss
 from model import kernels

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import build_setup, exit_code, read_metric, stop_at, tiny_argv, train_tiny
+from builders import build_setup, exit_code, read_metric, stop_at, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, kill_before
 
 import train

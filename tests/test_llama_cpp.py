@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, random_model, require_program, skip_without
+from builders import ROOT, random_model, require_program, skip_without
 from saved_models import byte_level_gguf, export_to, make_run
 from saved_tokenizers import byte_level_fields
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import target_losses, train_tiny
+from builders import target_losses, train_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_runs import PROMPT, random_run

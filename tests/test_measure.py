@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from conftest import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
+from builders import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
 from safetensors.torch import save_file
 
 from ablation import attention, record

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import gguf
 import pytest
 import torch
-from conftest import model_config
+from builders import model_config
 from saved_models import assert_refused, make_new_run, their_folder
 
 from formats import names

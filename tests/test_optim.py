@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import randn, random_model
+from builders import randn, random_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gyre.optim import AdamW, Muon, OptimConfig, Optimizers, lr_factor, orthogonalize
@@ -25,10 +25,11 @@ def list_roles(optimizers):
     return roles
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("optimizer, muon_lr, of_hidden", [
-    ("adamw", None, (AdamW, 0.1, 2.0)), ("muon", 4.0, (Muon, 0.1, 4.0)),
-    ("muon", None, (Muon, 0.1, 2.0)), ("muon", 0.0, (Muon, 0.1, 0.0))])  # 0 is a rate
+@pytest.mark.parametrize("position, optimizer, muon_lr, of_hidden", [
+    *((position, "muon", 4.0, (Muon, 0.1, 4.0)) for position in POSITIONS),
+    ("learned_qk", "adamw", None, (AdamW, 0.1, 2.0)),
+    ("learned_qk", "muon", None, (Muon, 0.1, 2.0)),
+    ("learned_qk", "muon", 0.0, (Muon, 0.1, 0.0))])  # 0 is a rate
 def test_only_hidden_matrices_decay_and_may_have_muon(position, optimizer, muon_lr, of_hidden):
     model = random_model(position=position, tie_embeddings=False)
     roles = list_roles(Optimizers(

@@ -5,7 +5,7 @@ import re
 from typing import get_type_hints
 
 import pytest
-from conftest import exit_code, parse_config
+from builders import exit_code, parse_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from conftest import ROOT, error_lines, tiny_argv
+from builders import ROOT, error_lines, tiny_argv
 from other_packages import NEEDED, link_packages, with_requirements
 from random_runs import random_run
 from saved_models import export_to, make_run, meta_folder, their_folder
@@ -34,7 +34,12 @@ def run_with(packages: Path, command: str, *argv: str) -> tuple[int, str, str]:
 # --- packages that every command needs ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("package", [*NEEDED, "filelock"])
+# The quick tier tries one of which the module has another name, and one that the text to train on
+# needs. That all are looked for is seen in the next test.
+OTHERS = [pytest.param(package, marks=pytest.mark.slow) for package in NEEDED[1:]]
+
+
+@pytest.mark.parametrize("package", [NEEDED[0], "filelock", *OTHERS])
 def test_a_package_missing_at_the_start_is_one_sentence(package, tmp_path):
     link_packages(tmp_path / "packages", with_requirements(NEEDED) - {package})
     answer = run_with(tmp_path / "packages", "train.py")

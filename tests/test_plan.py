@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_study import make_plan

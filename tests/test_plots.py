@@ -1,7 +1,7 @@
 """The figures show what was put into the study, and can be told apart in greyscale."""
 
 import pytest
-from conftest import error_lines
+from builders import error_lines
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 import evaluate

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from builders import model_config, randn, random_model, sharp_model
 from cached_decoding import assert_cached_equals_uncached
-from conftest import model_config, randn, random_model, sharp_model
 
 from model.config import RopeScaling
 from model.position import RoPE, Sinusoidal, alibi_slopes, sinusoid

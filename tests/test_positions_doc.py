@@ -8,7 +8,7 @@ import re
 
 import pytest
 import torch
-from conftest import ROOT, randn, rotation, spread
+from builders import ROOT, randn, rotation, spread
 from torch import Tensor
 
 from model.position import sinusoid

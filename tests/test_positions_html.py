@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from conftest import ROOT, require_program
+from builders import ROOT, require_program
 from torch import Tensor
 
 from model import rope

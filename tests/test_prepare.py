@@ -22,8 +22,9 @@ from data.prepare import (
     read_blocks,
     split_text,
     suitable_val_fraction,
+    suitable_vocabulary,
 )
-from data.sources import SOURCES, DataConfig, Files, StandardLibrary
+from data.sources import SOURCES, DataConfig, Files, LeftOut, StandardLibrary
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
@@ -194,6 +195,15 @@ def test_a_copy_is_the_text_without_empty_documents(copied):
     assert counts["characters"] == len("".join(PARTS))
 
 
+def test_a_part_left_out_within_a_document_changes_no_later_hash():
+    def cut_short():
+        yield "half a document"
+        raise LeftOut("the other half is not UTF-8")
+
+    _, _, hashes = copy_parts([[cut_short()], [["kept"]]], io.BytesIO())
+    assert [f"{number:016x}" for number in hashes] == ["79f076abdd19a752"]  # as sha256sum has it
+
+
 @pytest.mark.parametrize("kept", [[0, 1, 2, 3], [2, 3], [0], []])
 def test_blocks_give_back_the_text_of_their_documents(copied, kept):
     file, spans, _ = copied
@@ -246,6 +256,12 @@ def test_a_single_text_gives_its_last_part_by_characters(
     (400_000, 0.01, 0.01), (99_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
 def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share):
     assert suitable_val_fraction(least, n_bytes) == share
+
+
+@pytest.mark.parametrize("n_bytes, n_pieces", [
+    (1, 260), (1900, 260), (3000, 320), (30_000, 704), (400_000, 1536), (10_000_000, 4096)])
+def test_a_larger_text_suits_more_pieces_and_none_below_260(n_bytes, n_pieces):
+    assert suitable_vocabulary(n_bytes) == n_pieces
 
 
 def test_a_share_that_is_fitted_is_held_out_and_recorded(tmp_path):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 
 FOLDERS = ("ablation", "data", "formats", "gyre", "model", "tools")
 # Functions that take options of the compiler, which are attributes of torch._inductor.config.
@@ -13,10 +13,10 @@ PATCH = "torch._dynamo.config.patch"
 COMPILERS = ("torch.compile", "torch._inductor.aoti_compile_and_package")
 
 
-def list_imports(tree: ast.AST) -> dict[str, str]:
+def list_imports(nodes: list[ast.AST]) -> dict[str, str]:
     """Return what the imported names of a file stand for: {"dist": "torch.distributed"}."""
     imports: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 package = alias.name.partition(".")[0]
@@ -30,43 +30,53 @@ def list_imports(tree: ast.AST) -> dict[str, str]:
     return imports
 
 
-def list_names(tree: ast.AST, imports: dict[str, str]) -> Iterator[str]:
+def spell(node: ast.AST) -> str:
+    """Return a dotted name. `ast.unparse`, which spells all else, takes some ten times as long."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    root = node.id if isinstance(node, ast.Name) else ast.unparse(node)
+    return ".".join([root, *reversed(parts)])
+
+
+def list_names(nodes: list[ast.AST], imports: dict[str, str]) -> Iterator[str]:
     """Yield the dotted names of a file, in full; torch's also from its texts."""
     yield from imports.values()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if re.fullmatch(r"torch(\.\w+)+", node.value):
                 yield node.value
         elif isinstance(node, ast.Attribute):
-            root, _, rest = ast.unparse(node).partition(".")
+            root, _, rest = spell(node).partition(".")
             yield f"{imports.get(root, root)}.{rest}"
 
 
-def list_compiler_options(tree: ast.AST) -> Iterator[str]:
+def list_compiler_options(nodes: list[ast.AST]) -> Iterator[str]:
     """Yield the options in calls of the compiler: of a dict, there or assigned to a name."""
-    assigned = {ast.unparse(node.targets[0]): node.value
-                for node in ast.walk(tree) if isinstance(node, ast.Assign)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in COMPILERS:
+    assigned = {spell(node.targets[0]): node.value
+                for node in nodes if isinstance(node, ast.Assign)}
+    for node in nodes:
+        if not isinstance(node, ast.Call) or spell(node.func) not in COMPILERS:
             continue
         for keyword in node.keywords:
-            given = assigned.get(ast.unparse(keyword.value), keyword.value)
+            given = assigned.get(spell(keyword.value), keyword.value)
             if isinstance(given, ast.Dict):
                 yield from (f"torch._inductor.config.{key}" for key in ast.literal_eval(given))
 
 
-def list_dynamo_settings(tree: ast.AST) -> Iterator[str]:
+def list_dynamo_settings(nodes: list[ast.AST]) -> Iterator[str]:
     """Yield the settings in calls of `torch._dynamo.config.patch`: of keywords, and of a dict that
     is assigned to a name."""
-    assigned = {ast.unparse(node.targets[0]): node.value
-                for node in ast.walk(tree) if isinstance(node, ast.Assign)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func) != PATCH:
+    assigned = {spell(node.targets[0]): node.value
+                for node in nodes if isinstance(node, ast.Assign)}
+    for node in nodes:
+        if not isinstance(node, ast.Call) or spell(node.func) != PATCH:
             continue
         for keyword in node.keywords:
             yield f"torch._dynamo.config.{keyword.arg}"
         for argument in node.args:
-            given = ast.literal_eval(assigned[ast.unparse(argument)])
+            given = ast.literal_eval(assigned[spell(argument)])
             yield from (f"torch._dynamo.config.{key}" for key in given)
 
 
@@ -76,15 +86,15 @@ def is_private(name: str) -> bool:
 
 def list_private_names(source: str) -> set[str]:
     """Return the private names of a file that are torch's, or those of an object that may be."""
-    tree = ast.parse(source)
-    imports = list_imports(tree)
+    nodes = [*ast.walk(ast.parse(source))]
+    imports = list_imports(nodes)
     ours = {"self", "cls"}
     for name in imports.values():
         package = name.partition(".")[0]
         if package != "torch":
             ours.add(package)
-    names = {*list_names(tree, imports), *list_compiler_options(tree)}
-    names |= {*list_dynamo_settings(tree)}
+    names = {*list_names(nodes, imports), *list_compiler_options(nodes)}
+    names |= {*list_dynamo_settings(nodes)}
     private = {name for name in names
                if is_private(name) and name.partition(".")[0] not in ours}
     # The longest names only: torch._dynamo.config.verbose, and not torch._dynamo.config.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import CPU, build_setup
+from builders import CPU, build_setup
 
 import train
 from gyre.parallel import Replicated, World

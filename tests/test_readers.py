@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import run_python
+from builders import run_python
 
 from data import readers
 from data.prepare import copy_parts

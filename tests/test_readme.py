@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from builders import ROOT, random_model
 from cached_decoding import assert_cached_equals_uncached
-from conftest import ROOT, random_model
 from random_runs import random_run
 
 import ablation.options

@@ -6,7 +6,7 @@ import re
 import statistics
 
 import pytest
-from conftest import ROOT, exit_code
+from builders import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 from ablation import plots, report, stats

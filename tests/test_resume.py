@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     error_lines,
     exit_code,
     read_metric,

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 import torch
-from conftest import ROOT, model_config, randn, spread
+from builders import ROOT, model_config, randn, spread
 from torch import Tensor
 
 from errors import UserError

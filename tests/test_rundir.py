@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from conftest import ROOT, parse_config, require_program
+from builders import ROOT, parse_config, require_program
 from disk_faults import cut, failing_disks
 
 import evaluate

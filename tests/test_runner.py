@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from conftest import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
+from builders import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
 from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
     N_WORDS,
     ablate_in_process,
@@ -179,6 +179,16 @@ def test_the_loss_of_a_rate_is_on_the_disk_at_once(tuning):
     runner.keep_result(command, stored, job, 2.5)
     assert read_json(command.path / "plan.json")["tuned"] == {
         "arms": {"sin": {"0.001": {"1000": 2.5}}}}
+
+
+def test_a_result_that_cannot_be_written_costs_no_checkpoint(tuning, tmp_path, monkeypatch):
+    """Without it, the same command would train the run again."""
+    command, stored, job = tuning
+    (tmp_path / "tune" / "last").mkdir(parents=True)
+    monkeypatch.setattr(plan, "write_plan", Mock(side_effect=UserError("the disk is full")))
+    with pytest.raises(UserError, match="the disk is full"):
+        runner.keep_result(command, stored, job, 2.5)
+    assert (tmp_path / "tune" / "last").exists()
 
 
 def test_a_rate_that_diverged_is_null_in_the_plan(tuning):

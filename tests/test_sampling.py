@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conftest import randn
+from builders import randn
 
 from errors import UserError
 from model.sampling import BROKEN, Sampling, nucleus, sample, uniform

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import build_setup, exit_code, read_metric, tiny_argv, train_tiny
+from builders import build_setup, exit_code, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
 import train
@@ -35,25 +35,38 @@ def overflow(steps, rank=0):
     return overflowing
 
 
-@pytest.fixture
-def trained(workdir, run_name, monkeypatch):
-    """Trains in float16 with gradients of some steps that are infinite; gives the exit code and
+def train_half(workdir, name, steps, *extra, late=False, **scaler):
+    """Train in float16 with gradients of some steps that are infinite; returns the exit code and
     the folder. Steps are counted from 0 here, and from 1 in metrics. `scaler` is what GradScaler is
     made with."""
-    def trained(steps, *extra, late=False, name=run_name, **scaler):
-        def build_scaled(*args):
-            setup = build(*args)
-            if scaler:
-                setup = replace(setup, scaler=torch.amp.GradScaler("cpu", **scaler))
-            return replace(setup, reads_late=late)
+    def build_scaled(*args):
+        setup = build(*args)
+        if scaler:
+            setup = replace(setup, scaler=torch.amp.GradScaler("cpu", **scaler))
+        return replace(setup, reads_late=late)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(train, "build", build_scaled)
-            patch.setattr(train, "start_step", overflow(steps))
-            argv = tiny_argv(workdir, *FLOAT16, "--name", name, *extra)
-            return exit_code(train.main, *argv), workdir / "runs" / name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "build", build_scaled)
+        patch.setattr(train, "start_step", overflow(steps))
+        argv = tiny_argv(workdir, *FLOAT16, "--name", name, *extra)
+        return exit_code(train.main, *argv), workdir / "runs" / name
+
+
+@pytest.fixture
+def trained(workdir, run_name):
+    """`train_half`, which names the run after the test."""
+    def trained(steps, *extra, name=run_name, **options):
+        return train_half(workdir, name, steps, *extra, **options)
 
     return trained
+
+
+@pytest.fixture(scope="module", params=LATE)
+def overflowed(workdir, request):
+    """A run of nine steps, of which the third, the sixth and the seventh overflow."""
+    name = f"overflowed-{request.param}"
+    _, path = train_half(workdir, name, [2, 5, 6], "--train.steps=9", late=request.param)
+    return path
 
 
 # --- the scale ------------------------------------------------------------------------------------
@@ -80,20 +93,16 @@ def test_muon_computes_in_float32_beside_float16(workdir):
     assert muon.dtype == torch.float32
 
 
-@pytest.mark.parametrize("late", LATE)
-def test_an_overflow_halves_the_scale(trained, late):
-    _, path = trained([2, 5, 6], "--train.steps=9", late=late)
-    assert list(read_metric(path, "train/loss_scale").values()) == [
+def test_an_overflow_halves_the_scale(overflowed):
+    assert list(read_metric(overflowed, "train/loss_scale").values()) == [
         65536, 65536, 65536, 32768, 32768, 32768, 16384, 8192, 8192]
 
 
-@pytest.mark.parametrize("late", LATE)
-def test_an_overflow_is_counted_as_skipped(trained, late):
-    _, path = trained([2, 5, 6], "--train.steps=9", late=late)
-    assert list(read_metric(path, "train/skipped").values()) == [0, 0, 1, 1, 1, 2, 3, 3, 3]
-    norms = read_metric(path, "train/grad_norm")
+def test_an_overflow_is_counted_as_skipped(overflowed):
+    assert list(read_metric(overflowed, "train/skipped").values()) == [0, 0, 1, 1, 1, 2, 3, 3, 3]
+    norms = read_metric(overflowed, "train/grad_norm")
     assert [step for step, norm in norms.items() if norm is None] == [3, 6, 7]
-    assert None not in read_metric(path).values()
+    assert None not in read_metric(overflowed).values()
 
 
 def test_a_scale_that_is_too_large_falls_until_gradients_fit(workdir):
@@ -146,11 +155,10 @@ def test_three_losses_that_are_not_finite_end_a_training_in_float16(workdir, mon
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_has_the_state_of_the_scaler(trained):
-    _, path = trained([2, 5], "--train.steps=9")
-    _, training = last_checkpoint(path)
-    assert training["scaler"] == {"scale": 16384.0, "growth_factor": 2.0, "backoff_factor": 0.5,
-                                  "growth_interval": 2000, "_growth_tracker": 3}
+def test_a_checkpoint_has_the_state_of_the_scaler(overflowed):
+    _, training = last_checkpoint(overflowed)
+    assert training["scaler"] == {"scale": 8192.0, "growth_factor": 2.0, "backoff_factor": 0.5,
+                                  "growth_interval": 2000, "_growth_tracker": 2}
 
 
 def test_a_checkpoint_of_float32_has_no_scaler(workdir):

@@ -1,7 +1,7 @@
 """Which jobs a study has to do next, and with which options its runs are trained."""
 
 import pytest
-from conftest import parse_config
+from builders import parse_config
 from tiny_study import N_WORDS, make_plan, study_arguments, tiny_tier  # noqa: F401  N_WORDS: `workdir`
 
 from ablation.jobs import RecordJob, TuningJob, to_argv

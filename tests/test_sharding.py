@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import (
+from builders import (
     CPU,
     build_setup,
     error_lines,

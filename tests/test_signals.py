@@ -5,7 +5,7 @@ import runpy
 import signal
 
 import pytest
-from conftest import exit_code, read_metric, tiny_argv, train_tiny, wait_for
+from builders import exit_code, read_metric, tiny_argv, train_tiny, wait_for
 from resumption import last_checkpoint
 
 import train

@@ -182,6 +182,12 @@ def test_a_column_of_lists_is_refused_early(tmp_path, monkeypatch):
         texts(files=path)
 
 
+def test_one_text_among_the_first_rows_is_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    path = write_jsonl(tmp_path / "a.jsonl", [["a"], "b", ["c"], "d"])
+    assert texts(files=path) == ["b", "d"]
+
+
 def test_a_late_text_is_found_after_rows_without(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "ROWS_TRIED", 3)
     path = write_jsonl(tmp_path / "a.jsonl", ["", None, "", None, "a"])

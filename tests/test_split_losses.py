@@ -3,7 +3,7 @@
 import json
 
 import torch
-from conftest import train_tiny
+from builders import train_tiny
 
 from tools.split_losses import find_repeated, main
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import exit_code, tiny_argv, train_tiny, training_argv
+from builders import exit_code, tiny_argv, train_tiny, training_argv
 
 import train
 from data.tokenizer import open_tokenizer

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     CPU,
     build_setup,
     randn,
@@ -20,7 +20,6 @@ from gyre import build
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
 from gyre.step import micro_batches, summed_loss, token_losses, train_step
-from model.encodings import POSITIONS
 from model.transformer import Transformer
 
 DROPOUT = ["--model.dropout", "0.2"]
@@ -324,14 +323,6 @@ def test_muon_and_adamw_have_rates_of_their_own(workdir):
     muon, adamw = setup.optimizers.optimizers
     assert muon.param_groups[0]["lr"] == pytest.approx(0.15)
     assert adamw.param_groups[0]["lr"] == pytest.approx(0.001)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("position", POSITIONS)
-def test_every_encoding_learns(workdir, position):
-    losses = read_metric(train_tiny(workdir, f"learns-{position}", "--model.position", position,
-                                    "--optim.lr", "1e-2", "--train.steps", "30"))
-    assert losses[30] < losses[1] - 1.5
 
 
 # --- the loss of a split --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What is read off a study's files, and which studies are refused."""
 
 import pytest
-from conftest import ROOT
+from builders import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 
 from ablation.study import Study

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import error_lines
+from builders import error_lines
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
 import ablate

@@ -1,12 +1,14 @@
 """Which tests run where: without a GPU, with one, and where programs are missing."""
 
+import ast
 import os
 import sys
 from subprocess import run
 
 import pytest
 import torch
-from conftest import ROOT, require_package, require_program, selects_cuda
+from builders import ROOT, require_package, require_program
+from conftest import selects_cuda
 
 TESTS = """import os
 import pytest
@@ -58,6 +60,18 @@ def test_cuda_tests_see_it_and_are_skipped_without_one(tmp_path):
     shown = run_pytest(tmp_path, "cuda or not slow", expected="7")
     assert "needs an NVIDIA GPU" in shown
     assert "1 passed, 1 skipped" in shown
+
+
+def test_the_process_that_hands_out_tests_imports_no_pytorch():
+    """It imports conftest.py, and the workers wait for that."""
+    conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    names = set()
+    for statement in conftest.body:
+        if isinstance(statement, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in statement.names)
+        if isinstance(statement, ast.ImportFrom):
+            names.add(str(statement.module).partition(".")[0])
+    assert names - sys.stdlib_module_names == {"clean_environment", "pytest"}
 
 
 def test_a_test_whose_program_is_missing_is_skipped(monkeypatch):

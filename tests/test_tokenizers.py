@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 import tokenizers
 import torch
-from conftest import exit_code
+from builders import exit_code
 from saved_models import (
     assert_refused,
     edit_json,

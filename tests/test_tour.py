@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import ROOT, run_python
+from builders import ROOT, run_python
 from random_runs import random_run
 
 TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))

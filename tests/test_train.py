@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from conftest import (
+from builders import (
     build_setup,
     error_lines,
     exit_code,
@@ -474,6 +474,14 @@ def test_a_training_that_got_worse_says_whose_weights_are_best(workdir, capfd):
                "--optim.warmup_steps=0")
     words = "best    the weights of step [123], with .* nats/token. generate.py takes them"
     assert re.search(words, capfd.readouterr().err)
+
+
+def test_a_training_whose_last_weights_are_best_does_not_say_so(workdir, capfd):
+    train_tiny(workdir, "better", "--train.steps=2", "--optim.warmup_steps=0",
+               "--train.sample_tokens=0")
+    shown = capfd.readouterr().err
+    assert "done    " in shown
+    assert "best    " not in shown
 
 
 def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CPU, randn, random_model
+from builders import CPU, randn, random_model
 from torch import Tensor
 
 from ablation.attention import attention_scores

@@ -52,6 +52,11 @@ def test_ids_of_odd_texts_are_those_of_the_text(tokenizer):
     assert encode_units(tokenizer, texts) == tokenizer.encode_batch(texts)
 
 
+@pytest.mark.parametrize("text", ["a\x7f\x80 b", "a\u07ff\u0800 b", "a\uffff\U00010000 b"])
+def test_the_first_and_last_characters_of_each_width_are_cut(tokenizer, text):
+    assert encode_units(tokenizer, [text, text]) == tokenizer.encode_batch([text, text])
+
+
 def test_remembered_ids_are_those_of_the_text(tokenizer):
     encoder = UnitEncoder(tokenizer, classify_characters(tokenizer.path.read_bytes()))
     first = [ids.tolist() for ids in encoder.encode_batch([MIXED])]

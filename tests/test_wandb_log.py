@@ -17,7 +17,7 @@ from dataclasses import asdict
 from unittest.mock import MagicMock
 
 import pytest
-from conftest import parse_config, require_package, start_python
+from builders import parse_config, require_package, start_python
 from wandb_server import WandbServer
 
 from gyre import wandb_log

@@ -14,7 +14,7 @@ import gguf
 import pytest
 import torch
 from browser import Browser, chromium, serve
-from conftest import parse_config, require_program, skip_without, untrained_run, wait_for
+from builders import parse_config, require_program, skip_without, untrained_run, wait_for
 from random_runs import PROMPT, random_run, random_weights, save_weights
 from saved_models import assert_refused, export_to, make_run, their_folder
 from small_tokenizers import VOCAB, train_tokenizer

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import dask
 import pytest
-from conftest import ROOT, error_lines, exit_code, wait_for
+from builders import ROOT, error_lines, exit_code, wait_for
 from counted_job import begin_when_told, count_and_wait, wait_and_save
 from distributed import Client, LocalCluster, get_worker
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`

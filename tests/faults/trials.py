@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conftest import exit_code, random_text, tiny_argv
+from builders import exit_code, random_text, tiny_argv
 from conversions import conversions
 from imports import imports
 from resumption import last_checkpoint
