@@ -4,12 +4,12 @@
 # Version: grain 0.2.18.
 # Guess before the run: shuffle() is a pseudo-random permutation: the places in the data set of one
 #     record and the next are uncorrelated, whatever the seed and the size.
-# Seen: so it is for 10,000 records. From about 50,000 on it is not: the correlation is 0.4 for a
-#     million and 0.55 for a billion, with every seed. With two sources of equal size, one behind
-#     the other, the next record is of the same source with a probability of 0.73 and 0.79. The
-#     mean of 8 records of a million has 2.6 times the variance that it should have, and that of 32
-#     an eighth; of a billion records, that of 256 has 13 to 35 times. IndexSampler has the same
-#     order.
+# Seen: so it is for 10,000 records. From about 50,000 on, it depends on the size, and not on the
+#     seed: the correlation is 0.4 for a million and 0.55 for a billion, though below 0.1 for ten
+#     million and for 300,000. With two sources of equal size, one behind the other, the next
+#     record is of the same source with a probability of 0.73 and 0.79. The mean of 8 records of a
+#     million has 2.6 times the variance that it should have, and that of 32 an eighth; of a
+#     billion records, that of 256 has 13 to 35 times. IndexSampler has the same order.
 # For gyre: it orders rows by numpy's permutation. Who uses grain shuffles the file itself before.
 set -euo pipefail
 folder=$(mktemp -d)
