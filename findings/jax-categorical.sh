@@ -28,7 +28,7 @@ right = np.exp(nats) / np.exp(nats).sum()
 
 
 def measure(dtype, mode):
-    """Return the rates over the right ones, and how much of the upper half of equal tokens comes."""
+    """Return the rates over the right ones, and the share of the upper half of equal tokens."""
     drawn = jax.random.categorical(jax.random.key(0), jnp.array(nats, dtype), shape=(N_DRAWN,),
                                    mode=mode)
     rates = np.bincount(np.asarray(drawn), minlength=len(nats)) / N_DRAWN / right
