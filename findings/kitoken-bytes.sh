@@ -2,9 +2,9 @@
 # In a unigram vocabulary, kitoken writes the bytes of a rare character from the last to the first.
 #
 # Versions: kitoken 0.11.1, beside sentencepiece 0.2.3.
-# Guess before the run: kitoken loads a sentencepiece model and gives the same ids; at the most, ties
+# Guess before the run: kitoken loads a sentencepiece model and gives the same ids; at most, ties
 #     between equal scores are broken otherwise.
-# Seen: so it is for BPE, and for unigram within the vocabulary. With byte_fallback, a character that
+# Seen: so it is for BPE and for unigram within the vocabulary. With byte_fallback, a character that
 #     is no piece becomes its UTF-8 bytes in reverse: "é" is <0xA9> <0xC3>. No error, and as many
 #     ids as from sentencepiece. Kitoken decodes in order, so it does not give back its own text.
 # For gyre: data/bpe.py trains BPE. Ids that kitoken made for a unigram model have to be made again.
