@@ -60,22 +60,10 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
 
     Raises ValueError for a tokenizer that we do not know, and for damaged fields.
     """
-    theirs = {name.removeprefix(PREFIX): value for name, value in fields.items()
-              if name.startswith(PREFIX)}
-    kind = theirs.get("model")
-    if kind not in ("llama", "gpt2"):
-        raise ValueError(f"tokenizer.ggml.model is {kind!r}: we have llama (sentencepiece) and "
-                         "gpt2 (byte-level)")
-    tokens = theirs.get("tokens", [])
-    types = theirs.get("token_type", [])
-    if not tokens or len(types) != len(tokens):
-        raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(types)} types: the file "
-                         "is damaged, or too old to say which of them are special")
-    if theirs.get("add_eos_token"):
-        raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
-    types = [CONTROL if token in ENDS else stated
-             for token, stated in zip(tokens, types, strict=True)]
-    theirs["token_type"] = types
+    theirs = read_fields(fields)
+    kind = theirs["model"]
+    tokens = theirs["tokens"]
+    types = theirs["token_type"]
     ids = special_ids(theirs)
     is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
     adds_bos = theirs.get("add_bos_token", is_ours_to_add)
@@ -96,6 +84,30 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     template = fields.get("tokenizer.chat_template")
     if template is not None:
         (folder / CHAT).write_text(template, encoding="utf-8", newline="")
+
+
+def read_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the tokenizer in a GGUF without their prefix.
+
+    Tokens that end texts in llama.cpp are control tokens. Raises ValueError for a tokenizer that we
+    do not know, and for damaged fields.
+    """
+    theirs = {name.removeprefix(PREFIX): value for name, value in fields.items()
+              if name.startswith(PREFIX)}
+    kind = theirs.get("model")
+    if kind not in ("llama", "gpt2"):
+        raise ValueError(f"tokenizer.ggml.model is {kind!r}: we have llama (sentencepiece) and "
+                         "gpt2 (byte-level)")
+    tokens = theirs.get("tokens", [])
+    types = theirs.get("token_type", [])
+    if not tokens or len(types) != len(tokens):
+        raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(types)} types: the file "
+                         "is damaged, or too old to say which of them are special")
+    if theirs.get("add_eos_token"):
+        raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
+    theirs["token_type"] = [CONTROL if token in ENDS else stated
+                            for token, stated in zip(tokens, types, strict=True)]
+    return theirs
 
 
 def special_ids(theirs: dict[str, Any]) -> dict[str, int]:
