@@ -624,6 +624,7 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
     return torch.cat(blocks, dim=2)
 
 
+EAGER_MAX_QUERIES = 512
 MIN_EAGER_BLOCK = 64
 
 
