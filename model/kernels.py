@@ -13,8 +13,8 @@ attend                  attend_by_sums           one query, compiled generation:
                                                  CPU, with one on CUDA
                         attend_by_scores         one query, a mask, generation on CUDA
                         attend_one_query         one query, no mask, everywhere else
-                        attend_by_products       no mask, training in bfloat16 on a CPU:
-                                                 compiled, or rows of up to 512 tokens
+                        attend_by_products       no mask, compiled training in bfloat16 on a CPU
+                        attend_by_blocks         the same, but eager, and rows of up to 512 tokens
                         attend_repeated_heads    fewer key heads than query heads on CUDA, with
                                                  a mask, or in float32
 embed                   embed_in_order           compiled training on a CPU
@@ -156,9 +156,12 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return None
     # With instructions for bfloat16, matrix products take half to three quarters of the time of the
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
-    # `auto` trains in float32 there. In long rows, eager products keep too many scores in memory.
-    short = torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES
-    return attend_by_products if short else None
+    # `auto` trains in float32 there.
+    if torch.compiler.is_compiling():
+        return attend_by_products
+    if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
+        return None
+    return attend_by_blocks if trains_eagerly(xq) else attend_by_products
 
 
 FLASH_CAPABILITY = 8  # of the first cards that have flash attention
@@ -596,7 +599,6 @@ def attend_repeated_heads(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | Non
 # blocks take longer to compile.
 MIN_QUERY_BLOCK = 128
 MAX_QUERY_BLOCKS = 4
-EAGER_MAX_QUERIES = 512
 
 
 def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
@@ -620,6 +622,78 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
         weights = torch.softmax(scores, -1).to(xv.dtype)
         blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D_v))
     return torch.cat(blocks, dim=2)
+
+
+EAGER_MAX_QUERIES = 512
+MIN_EAGER_BLOCK = 64
+
+
+class _AttentionByBlocks(torch.autograd.Function):
+    """Shapes: N = B * H_kv, G = H / H_kv, P queries in a block, Q = G * P."""
+
+    @staticmethod
+    def forward(ctx: Any, xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
+        B, H, T, D = xq.shape
+        H_kv = xk.shape[1]
+        queries = xq.reshape(B * H_kv, H // H_kv, T, D)
+        keys = xk.reshape(B * H_kv, T, D)
+        values = xv.reshape(B * H_kv, T, -1)
+        out = values.new_empty(*queries.shape[:3], values.shape[-1])  # (N, G, T, D_v)
+        all_weights: list[Tensor] = []
+        for start, stop in cut_queries(T):
+            q = queries[:, :, start:stop].flatten(1, 2)  # (N, Q, D)
+            causal = q.new_full((stop - start, stop), -torch.inf).triu(start + 1)  # (P, S)
+            scores = torch.baddbmm(causal.repeat(H // H_kv, 1), q, keys[:, :stop].mT,
+                                   alpha=D**-0.5)  # (N, Q, S)
+            weights = torch.softmax(scores, -1)
+            block = weights @ values[:, :stop]  # (N, Q, D_v)
+            out[:, :, start:stop] = block.unflatten(1, (-1, stop - start))
+            all_weights.append(weights)
+        ctx.save_for_backward(queries, keys, values, *all_weights)
+        ctx.n_heads = H
+        return out.view(B, H, T, -1)
+
+    @staticmethod
+    @first_derivative_only
+    # pyrefly: ignore[bad-override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (gradient,) = gradients
+        queries, keys, values, *all_weights = ctx.saved_tensors
+        T, D = queries.shape[2:]
+        for_out = gradient.reshape(*queries.shape[:3], -1)
+        for_q = torch.empty_like(queries)
+        for_k = torch.zeros_like(keys)
+        for_v = torch.zeros_like(values)
+        for (start, stop), weights in zip(cut_queries(T), all_weights, strict=True):
+            q = queries[:, :, start:stop].flatten(1, 2)
+            for_block = for_out[:, :, start:stop].flatten(1, 2)
+            for_v[:, :stop].baddbmm_(weights.mT, for_block)
+            for_weights = for_block @ values[:, :stop].mT
+            for_scores = torch._softmax_backward_data(for_weights, weights, -1, weights.dtype)
+            for_q_of_block = for_scores @ keys[:, :stop]
+            for_q[:, :, start:stop] = for_q_of_block.unflatten(1, (-1, stop - start))
+            for_k[:, :stop].baddbmm_(for_scores.mT, q)
+        for_q *= D**-0.5
+        for_k *= D**-0.5
+        H = ctx.n_heads
+        H_kv = H // queries.shape[1]
+        return (for_q.view(-1, H, T, D), for_k.view(-1, H_kv, T, D),
+                for_v.view(-1, H_kv, T, values.shape[-1]))
+
+
+def cut_queries(n_queries: int) -> list[tuple[int, int]]:
+    """Return the first query of each block, and the one after its last."""
+    size = max(MIN_EAGER_BLOCK, math.ceil(n_queries / 2))
+    return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]
+
+
+def attend_by_blocks(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
+    """`attend_by_products` for eager training, with a gradient that is written out.
+
+    Besides the inputs it keeps the attention weights, in the inputs' dtype, where automatic
+    differentiation keeps them in float32 too, and it adds the gradients of the blocks in place.
+    """
+    return _AttentionByBlocks.apply(xq, xk, xv)
 
 
 # --- embeddings ---

@@ -44,6 +44,14 @@ def test_attention_by_products_is_attention(length, n_kv_heads):
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
+@pytest.mark.parametrize("length, n_kv_heads", [
+    (1, 2), (64, 6), (65, 1),  # lengths around the smallest block
+    (300, 2), (511, 3)])  # two blocks, alike and one smaller
+def test_attention_by_blocks_is_attention(length, n_kv_heads):
+    assert_equals_plain(kernels.attend_by_blocks, plain_attend, (2, 6, length, 8),
+                        (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
+
+
 @pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_one_query])
 @pytest.mark.parametrize("length, n_kv_heads", [
     (9, 1), (31, 2),  # sums that are not cut into parts
@@ -65,6 +73,7 @@ def attend_by_definition(xq, xk, xv):
 
 @pytest.mark.parametrize("form, length", [
     (plain_attend, 1), (plain_attend, 31), (kernels.attend_by_products, 129),
+    (kernels.attend_by_blocks, 129),
     (kernels.attend_repeated_heads, 31), (kernels.attend_by_sums, 1),
     (kernels.attend_one_query, 1),
     (lambda q, k, v: kernels.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
@@ -299,7 +308,10 @@ def test_a_norm_by_cuda_is_a_norm_on_cuda():
     torch.testing.assert_close(gradients(by_cuda, *inputs), expected, rtol=1e-5, atol=4e-5)
 
 
-def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
+@pytest.mark.parametrize("form, limit", [
+    (kernels.attend_by_products, 0.005),
+    (kernels.attend_by_blocks, 0.006)])  # the gradient of a key is rounded once for each block
+def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     """8 bits: rounding to nearest errs by up to 0.4 %. The fused kernel errs by 0.52 % here."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
     narrow = [randn(*shape, seed=number).bfloat16() for number, shape in enumerate(shapes)]
@@ -403,8 +415,8 @@ def test_compiled_training_multiplies_few_tokens_plainly(compiling):
     assert choose_product(8) is None
 
 
-def test_training_in_bfloat16_attends_to_short_rows_by_products():
-    assert choose_attention(512) is kernels.attend_by_products
+def test_training_in_bfloat16_attends_to_short_rows_by_blocks():
+    assert choose_attention(512) is kernels.attend_by_blocks
     assert choose_attention(513) is None
 
 
@@ -536,6 +548,7 @@ def test_a_functional_gradient_of_attention_is_that_of_pytorch():
 
 
 @pytest.mark.parametrize("form", [
+    lambda x: kernels.attend_by_blocks(x, x, x),
     lambda x: kernels.rms_norm_of_few_tensors(x, torch.ones(8), 1e-5),
     lambda x: kernels.gate_of_few_tensors(x, x),
     lambda x: kernels.loss_by_chunks(x[0] * 1, torch.zeros(2, 7, dtype=torch.int64))])
