@@ -316,10 +316,10 @@ def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
     narrow = [randn(*shape, seed=number).bfloat16() for number, shape in enumerate(shapes)]
     wide = [x.float() for x in narrow]
-    found = gradients(kernels.attend_by_products, *narrow)
+    found = gradients(form, *narrow)
     for got, expected in zip(found, gradients(plain_attend, *wide), strict=True):
         error = (got.float() - expected).square().mean().sqrt()
-        assert error < 0.005 * expected.square().mean().sqrt()
+        assert error < limit * expected.square().mean().sqrt()
 
 
 def test_sums_in_bfloat16_are_rounded_once():
