@@ -225,7 +225,7 @@ class Files(Source):
 
     options = ("files", "column", "separator")
     n_files = 0
-    """How many files `parts` reads."""
+    """How many files `parts` has read, without those that are left out."""
 
     def find(self) -> tuple[list["TextFile"], list["Search"]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
@@ -269,11 +269,12 @@ class Files(Source):
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
-        self.n_files = len(files)
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
+        self.n_files = len(files) - len(notes.skipped_tables)
         for search in searches:
+            self.n_files -= len(search.not_utf8)
             if search.is_folder or search.not_utf8:
                 self.say(search.describe())
         for line in notes.lines():
