@@ -31,7 +31,7 @@ class Prepared:
     folder: Path
     manifest: dict[str, Any]
     is_new: bool = field(default=False, compare=False)
-    """Whether this process has prepared it just now, and has printed its notes."""
+    """Whether it was prepared just now, with its notes printed."""
 
     @property
     def notes(self) -> list[str]:
