@@ -35,7 +35,7 @@ class Prepared:
 
     @property
     def notes(self) -> list[str]:
-        """What was printed of the text when it was prepared: what was left out, for example."""
+        """What was printed about the text when it was prepared: what was left out, for example."""
         return self.manifest.get("notes", [])  # earlier versions wrote none
 
     @cached_property
