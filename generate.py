@@ -466,10 +466,14 @@ def for_stdout(text: str) -> str:
 
 
 def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:
-    """Note on stderr how many texts the model ended."""
+    """Note on stderr how many texts the model ended, other than by what --stop asks for."""
+    asked_for = {rows[0].tokenizer.special_id(stop) for stop in options.stop}
+    drawn = batch.tokens.tolist()  # with the tokens that ended a text
     ended = 0
-    for row, tokens in zip(rows, batch.new_tokens(), strict=True):
-        if len(tokens) < batch.max_new_tokens and not row.stopped:
+    for i, (row, tokens) in enumerate(zip(rows, batch.new_tokens(), strict=True)):
+        if len(tokens) == batch.max_new_tokens or row.stopped:
+            continue
+        if drawn[i][batch.lengths[i]] not in asked_for:
             ended += 1
     if ended:
         which = "the text" if len(rows) == 1 else f"{ended} of {len(rows)} texts"

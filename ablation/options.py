@@ -115,7 +115,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     elif options.jobs is not None:
         raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
                         "it out")
-    # Given in so many words, because a training fits these to its text where they are not given.
+    # Given explicitly, because a training fits these to its text if they are not given.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}
     shared: dict[str, Any] = {}

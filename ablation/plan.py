@@ -290,9 +290,9 @@ def shared_options(
 ) -> dict[str, dict[str, Any]]:
     """Return, by section, the options that a study gave to all of its arms.
 
-    `configs` and `arms` are those of its plan. An option of an arm's own is none of the study's, so
-    the other arms decide, if there are any. Options count where these have the same value. Without
-    those that are unset, and those that this version of gyre does not have.
+    `configs` and `arms` are those of its plan. The arms that do not set an option themselves decide
+    on it, or all arms if each sets it. Options in which they differ are left out, and so are those
+    that are unset or that this version of gyre does not have.
     """
     known = asdict(make_config())
     shared: dict[str, dict[str, Any]] = {}
@@ -308,7 +308,7 @@ def shared_options(
 
 
 def has_own(overlay: Overlay, option: str) -> bool:
-    """Return whether an arm says an option, such as model.rope_scaling, or a part of it."""
+    """Return whether an arm sets an option, such as model.rope_scaling, or a part of it."""
     return any(f"{name}.".startswith(f"{option}.") for name in overlay)
 
 

@@ -31,11 +31,11 @@ class Prepared:
     folder: Path
     manifest: dict[str, Any]
     is_new: bool = field(default=False, compare=False)
-    """Whether this process has prepared it just now, and has printed its notes."""
+    """Whether it was prepared just now, with its notes printed."""
 
     @property
     def notes(self) -> list[str]:
-        """What was printed of the text when it was prepared: what was left out, for example."""
+        """What was printed about the text when it was prepared: what was left out, for example."""
         return self.manifest.get("notes", [])  # earlier versions wrote none
 
     @cached_property

@@ -84,7 +84,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
-        "notes": source.said,
+        "notes": source.notes,
         **chosen,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,

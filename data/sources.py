@@ -76,11 +76,11 @@ class DataConfig:
     but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
     times. They replace the text of a configuration file, whatever its source is."""
     url: str | None = None
-    """Address of such a file, which is fetched once. Without data.source, that is url."""
+    """Address of such a file, which is fetched once. It makes url the default of data.source."""
     sha256: str | None = None
     """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
-    """Id of a data set on the Hugging Face Hub. Without data.source, that is hub."""
+    """Id of a data set on the Hugging Face Hub. It makes hub the default of data.source."""
     hub_config: str | None = None
     """Configuration of the Hub data set, where it has several."""
     hub_split: str = "train"
@@ -148,13 +148,13 @@ class Source:
 
     options = ()
     config: DataConfig
-    said: list[str] = field(default_factory=list)
-    """What was printed of the text."""
+    notes: list[str] = field(default_factory=list)
+    """What was printed about the text."""
 
-    def say(self, line: str) -> None:
-        """Print a line, and keep it for those who use the prepared text later."""
-        self.said.append(line)
-        say(line)
+    def say(self, note: str) -> None:
+        """Print a note, and keep it for later trainings on the prepared text."""
+        self.notes.append(note)
+        say(note)
 
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
@@ -225,7 +225,7 @@ class Files(Source):
 
     options = ("files", "column", "separator")
     n_files = 0
-    """How many files `parts` reads."""
+    """How many files `parts` has read, without those that are left out."""
 
     def find(self) -> tuple[list["TextFile"], list["Search"]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
@@ -269,11 +269,12 @@ class Files(Source):
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
-        self.n_files = len(files)
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
+        self.n_files = len(files) - len(notes.skipped_tables)
         for search in searches:
+            self.n_files -= len(search.not_utf8)
             if search.is_folder or search.not_utf8:
                 self.say(search.describe())
         for line in notes.lines():

@@ -67,9 +67,15 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     ids = special_ids(theirs)
     is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
     adds_bos = theirs.get("add_bos_token", is_ours_to_add)
-    # A padding token can be an ordinary piece, which would be cut out of texts if it stood here.
-    settings = {f"{name}_token": tokens[i] for name, i in ids.items()
-                if name != "unk" and types[i] != NORMAL}
+    if adds_bos and "bos" in ids and types[ids["bos"]] == NORMAL:
+        types[ids["bos"]] = CONTROL  # what begins every text is no part of it
+    # A padding token can be an ordinary piece, which would be cut out of texts if it stood here, or
+    # an unused one, which no tokenizer.json has as a special token.
+    settings = {}
+    for name, i in ids.items():
+        pads_unused = name == "pad" and types[i] == UNUSED
+        if name != "unk" and types[i] != NORMAL and not pads_unused:
+            settings[f"{name}_token"] = tokens[i]
     if kind == "llama":
         (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
         # legacy: as in llama.cpp, the space in front of a text follows each special token too.

@@ -286,6 +286,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     """
     config = start.config
     assert start.data is not None, "complete comes first"
+    # Any of the processes may have prepared the text, and that one has printed the notes on it.
+    is_new = any(world.collect(start.data.is_new))
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
                "seed": config.seed, "rank": world.rank, "world_size": world.size}
     shards = count_shards(config.train, world)
@@ -312,7 +314,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)
     setup = Setup(
-        config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
+        config=config, world=world, compute=compute, parallelism=parallelism,
+        data=replace(start.data, is_new=is_new),
         train_data=start.data.dataset("train", **options),
         val_data=start.data.dataset("val", **options), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,

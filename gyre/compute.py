@@ -196,9 +196,9 @@ def matmul_rates(
 
 
 class GivenGradient(torch.autograd.Function):
-    """A scalar that gives a tensor this gradient.
+    """A scalar whose backward pass gives `out` this gradient.
 
-    `out.backward(gradient)` does the same, and imports sympy, which takes a third of a second.
+    `out.backward(gradient)` does the same, but imports sympy, which takes a third of a second.
     """
 
     @staticmethod

@@ -82,8 +82,9 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
 class Optimizer:
     """Parameters in groups, each with its own learning rate, and what is kept of every parameter.
 
-    It has the attributes of torch.optim.Optimizer that a training and torch.amp.GradScaler use, and
-    is not that class, which imports the compiler: a second and 75 MiB, compiled or not.
+    It has the attributes of torch.optim.Optimizer that a training and torch.amp.GradScaler use. It
+    is no subclass, because that class imports the compiler, which takes a second and 75 MiB, even
+    if nothing is compiled.
     """
 
     def __init__(self, groups: list[dict[str, Any]]):
@@ -249,8 +250,8 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Optimizers:
-    """All parameters of a model in one or two optimizers, in `optimizers`: AdamW, and before
-    it Muon if the configuration says so. Each learning rate is set as a fraction of its peak.
+    """All parameters of a model in one or two optimizers, in `optimizers`: AdamW, and before it
+    Muon if the configuration says so. Each learning rate is set as a fraction of its peak.
 
     Matrices inside the blocks have weight decay and may have Muon. All else has neither: the
     embeddings, the output matrix, the norms, and whatever a position encoding learns, for every

@@ -509,6 +509,11 @@ def test_a_special_token_can_be_what_stops(call, draw_instead, tokenizer):
     assert out == "xa b c\n"
 
 
+def test_a_special_token_that_was_asked_to_stop_gets_no_note(call, draw_instead):
+    draw_instead([5, 6, 1])
+    assert "ended" not in call("--prompt", "x", "--stop", "<s>").err
+
+
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
     draw_instead([5, 6, tokenizer.eos_id])
     err = call("--prompt", "x", "--seed", "7").err

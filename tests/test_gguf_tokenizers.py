@@ -19,6 +19,7 @@ from errors import UserError
 from formats.chat import encode_chat, read_chat
 from formats.folders import open_model
 from formats.gguf_tokenizers import to_byte_level, write_tokenizer
+from formats.tokenizers import to_gguf_fields
 
 LETTERS = ["a", "b", "é", "中", "🙂", " ", "  ", "\n", "\t", "1", "23", "'s", "def", "return", ".",
            "x)", "</s>", "<0x41>", "\u0301", "\u00a0"]
@@ -140,6 +141,32 @@ def test_an_ordinary_piece_that_pads_is_no_special_token(tmp_path, capsys):
                     tmp_path / "run")
     out = export_to("hf", run, tmp_path / "hf")
     assert AutoTokenizer.from_pretrained(out).pad_token is None
+
+
+def test_padding_without_a_piece_is_no_special_token(tmp_path, capsys):
+    """Converters fill a vocabulary up with unused tokens, and a model may pad with one of these."""
+    fields = byte_level_fields(padding_token_id=301)
+    fields["tokenizer.ggml.token_type"][301] = 5
+    run = export_to("run", byte_level_gguf(tmp_path, fields), tmp_path / "run")
+    assert open_tokenizer(run).pad_id is None
+
+
+def test_bos_of_the_wrong_type_begins_a_byte_level_text(tmp_path):
+    """It begins texts in llama.cpp too. A chat template has to know its name."""
+    fields = byte_level_fields(add_bos_token=True)
+    fields["tokenizer.ggml.token_type"][298] = 1
+    tokenizer = written(tmp_path, fields)
+    assert (tokenizer.bos_id, tokenizer.prefix_ids) == (298, [298])
+    assert tokenizer.encode("a<|bos|>") == [64, 298]
+
+
+def test_bos_of_the_wrong_type_begins_a_sentencepiece_text(tmp_path):
+    run = make_run(tmp_path)
+    fields = to_gguf_fields(run.path, open_tokenizer(run.path), VOCAB)
+    fields["tokenizer.ggml.token_type"][1] = 1
+    fields |= {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1}
+    tokenizer = written(tmp_path, fields)
+    assert (tokenizer.bos_id, tokenizer.prefix_ids) == (1, [1])
 
 
 @pytest.mark.parametrize("changes, words", [

@@ -417,6 +417,16 @@ def test_the_note_on_the_end_advises_no_second_separator(capsys):
                                             "alone decide which weights are the best\n")
 
 
+def test_files_that_are_left_out_are_not_counted_in_the_advice(tmp_path):
+    """One is not UTF-8, and one has no text in its column."""
+    jsonl(tmp_path / "a.jsonl", [words(1), words(2)])
+    (tmp_path / "b.txt").write_bytes(b"\xff" * 30)
+    (tmp_path / "c.csv").write_text("id,name\n1,a\n", encoding="utf-8")
+    source = Files(DataConfig(files=[str(tmp_path)]))
+    copy_parts(source.parts(), io.BytesIO())
+    assert source.advise_split() == ""
+
+
 @pytest.mark.parametrize("documents, train, val", [
     (["a" * 10, "b" * 10, "c" * 2], ["a" * 10, "b" * 6], ["b" * 4, "c" * 2]),
     (["a" * 10, "b" * 5, "c" * 5], ["a" * 10, "b" * 5], ["c" * 5]), (["ééé é"], ["ééé"], [" é"]),

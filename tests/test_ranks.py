@@ -31,6 +31,13 @@ def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
+    """Of processes that need the same text, any may be the one that prepares it."""
+    build_setup(workdir)  # prepares the text, if no test has done so yet
+    monkeypatch.setattr(World, "collect", lambda self, value: [value, True])
+    assert build_setup(workdir).data.is_new
+
+
 def test_a_rank_other_than_0_writes_no_point(tmp_path):
     RunDir(tmp_path, {}, is_main=False).log({"step": 1})
     assert list(tmp_path.iterdir()) == []
