@@ -693,7 +693,8 @@ def attend_by_blocks(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> T
     Besides the inputs it keeps the attention weights, in the inputs' dtype, where automatic
     differentiation keeps them in float32 too, and it adds the gradients of the blocks in place.
     """
-    return _AttentionByBlocks.apply(xq, xk, xv)
+    # The gradient is computed without autocast, in the dtype of the queries.
+    return _AttentionByBlocks.apply(xq, xk.to(xq.dtype), xv.to(xq.dtype))
 
 
 # --- embeddings ---

@@ -322,6 +322,21 @@ def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
         assert error < limit * expected.square().mean().sqrt()
 
 
+@pytest.mark.parametrize("dtypes", [
+    (torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)])
+def test_attention_by_blocks_takes_float32_beside_bfloat16(dtypes):
+    """An encoding of the user's own may add a table in float32 to keys or to values."""
+    xq = randn(2, 4, 16, 8).bfloat16()
+    xk = randn(2, 4, 16, 8, seed=1).to(dtypes[0])
+    xv = randn(2, 4, 16, 8, seed=2).to(dtypes[1])
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = gradients(kernels.attend_by_blocks, xq, xk.bfloat16(), xv.bfloat16())
+        found = gradients(kernels.attend_by_blocks, xq, xk, xv)
+    assert [x.dtype for x in found] == [torch.bfloat16, torch.bfloat16, *dtypes]
+    for got, wanted in zip(found, expected, strict=True):
+        assert torch.equal(got.float(), wanted.float())
+
+
 def test_sums_in_bfloat16_are_rounded_once():
     x = randn(3, 48).bfloat16()
     weight = randn(31, 48, seed=1).bfloat16()
