@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 
 def hide_controls(text: str) -> str:
-    """Return a text for a terminal: with U+FFFD for control characters, but line feeds and tabs."""
+    """Replace control characters by U+FFFD, for a terminal. Line feeds and tabs stay."""
     shown: list[str] = []
     for character in text:
         is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"

@@ -163,8 +163,10 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
 def copy_parts(
     parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Write the documents of all parts to `file`, one after another, but for empty ones, and for
-    the parts that raise LeftOut. `message` is printed when the first text was read.
+    """Write the documents of all parts to `file`, one after another.
+
+    Empty documents and the parts that raise LeftOut are skipped. `message` is printed when the
+    first text was read.
 
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
     bits of its SHA-256.

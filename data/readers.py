@@ -235,7 +235,7 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
 
 
 def why_not_entered(folder: str) -> str | None:
-    """Return what a folder in another one is if it is not looked into, or else None."""
+    """Return why a subfolder is skipped, such as "links to folders", or None if it is not."""
     if os.path.islink(folder):  # os.walk does not follow it
         return "links to folders"
     return describe_output(Path(folder))
