@@ -11,6 +11,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -248,7 +249,7 @@ class Transformer(nn.Module):
         # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = Embedding.from_pretrained(embeddings, freeze=False)
-        with torch.device("cpu"):
+        with fixed_draws("constructor"):
             self.position = POSITIONS[config.position](config)
         check_bias(self.position, config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
@@ -257,7 +258,8 @@ class Transformer(nn.Module):
             self.output = Linear(config.dim, config.vocab_size, bias=False)
         # Matrix -> the matrix whose random stream it is drawn from, and a factor on its std.
         self.drawn_as: dict[str, tuple[str, float]] = {}
-        self.position.attach(self)
+        with fixed_draws("attach"):
+            self.position.attach(self)
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
@@ -348,6 +350,18 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
         return self.logits(self.hidden_states(tokens, *args, **kwargs))
+
+
+@contextmanager
+def fixed_draws(method: str) -> Iterator[None]:
+    """Return a context for a method of an encoding, which then makes the same tensors each time.
+
+    They are on the CPU. Its table is in no checkpoint, so random numbers in it have to be the same
+    when the model is built again. Those that PyTorch draws outside do not change.
+    """
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive_seed(method))
+        yield
 
 
 def derive_seed(*address: object) -> int:

@@ -206,6 +206,42 @@ def test_a_bias_for_each_head_or_for_all_is_taken(shape, device, monkeypatch):
         assert refusal(monkeypatch, Flat) == ""
 
 
+class Drawn(PositionEncoding):
+    """Random rows, which the constructor draws, and factors, which `attach` draws."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.table = torch.randn(config.max_positions, config.dim)
+
+    def embed(self, h, start):
+        return h + (self.factors * self.table)[start : start + h.shape[1]]
+
+    def attach(self, model):
+        self.factors = torch.randn(self.table.shape)
+
+
+def test_an_encoding_draws_the_same_numbers_in_every_model(monkeypatch):
+    """No checkpoint has them, so another model of the same weights has to draw them again."""
+    monkeypatch.setitem(POSITIONS, "mine", Drawn)
+    expected = random_model(position="mine")(TOKENS)
+    assert torch.equal(random_model(position="mine")(TOKENS), expected)
+
+
+def test_an_encoding_that_draws_changes_no_other_random_number(monkeypatch):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    monkeypatch.setitem(POSITIONS, "mine", Drawn)
+    torch.manual_seed(5)
+    Transformer(model_config(position="mine"))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_an_encoding_draws_no_number_twice(monkeypatch):
+    monkeypatch.setitem(POSITIONS, "mine", Drawn)
+    position = Transformer(model_config(position="mine")).position
+    assert not torch.equal(position.factors, position.table)
+
+
 def test_a_class_that_is_no_encoding_is_named(capsys, monkeypatch):
     monkeypatch.setitem(POSITIONS, "mine", with_methods(nn.Module))
     assert error_lines(capsys, train.main, "--model.position", "rope")[-1] == (
