@@ -448,6 +448,19 @@ def differ_by_one_letter(word: str, other: str) -> bool:
     return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
+def check_buffers(model: nn.Module, config: ModelConfig) -> None:
+    """Raise UserError if an encoding has registered a buffer.
+
+    A buffer is cast with the model, and checkpoints would hold it, or lose it where a model is
+    built without memory.
+    """
+    for name, _ in model.named_buffers():
+        raise UserError(
+            f"model.position {config.position} registers the buffer {name}, which a model cannot "
+            "have: keep what is computed in self.table, and what is trained in an nn.Parameter"
+        )
+
+
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
     """Raise UserError if the bias of a new encoding has the wrong shape.
 

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.dropout import Drop, make_dropout
-from model.encodings import POSITIONS, check_bias, check_position, key_dim
+from model.encodings import POSITIONS, check_bias, check_buffers, check_position, key_dim
 from model.kernels import or_faster
 from model.position import Mask
 from model.rope import apply_rotary_emb
@@ -260,6 +260,7 @@ class Transformer(nn.Module):
         self.drawn_as: dict[str, tuple[str, float]] = {}
         with fixed_draws("attach"):
             self.position.attach(self)
+        check_buffers(self, config)
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:

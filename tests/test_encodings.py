@@ -206,6 +206,19 @@ def test_a_bias_for_each_head_or_for_all_is_taken(shape, device, monkeypatch):
         assert refusal(monkeypatch, Flat) == ""
 
 
+@pytest.mark.parametrize("persistent", [True, False])
+def test_an_encoding_with_a_buffer_is_refused(persistent, monkeypatch):
+    """A run of it could not be resumed."""
+    class Mine(ALiBi):
+        def __init__(self, config):
+            super().__init__(config)
+            self.register_buffer("phases", torch.zeros(3), persistent=persistent)
+
+    assert refusal(monkeypatch, Mine) == (
+        "model.position mine registers the buffer position.phases, which a model cannot have: keep "
+        "what is computed in self.table, and what is trained in an nn.Parameter")
+
+
 class Drawn(PositionEncoding):
     """Random rows, which the constructor draws, and factors, which `attach` draws."""
 
@@ -282,14 +295,6 @@ def test_a_run_whose_encoding_was_removed_is_listed(of_removed):
 
 
 # --- every encoding ---
-
-
-@pytest.mark.parametrize("position", POSITIONS)
-def test_checkpoints_hold_no_table(position):
-    model = random_model(position=position)
-    stored = {name for name in model.state_dict() if name.startswith("position.")}
-    assert stored <= {"position.alpha", "position.weight", "position.phases"}
-    assert not list(model.named_buffers())
 
 
 @pytest.mark.parametrize("position", [x for x in POSITIONS if POSITIONS[x].extrapolates])
