@@ -47,6 +47,10 @@ CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
                          "vocab_size": 97, "max_positions": 64}
 
+# The encodings that see where a row starts.
+ABSOLUTE = ("sinusoidal", "learned", "sin_qk", "sin_qk_first", "sin_qkv", "sin_residual",
+            "learned_qk", "sin_aligned", "sin_qk_aligned", "rope_sin_qk", "sin_qk_rope_last")
+
 
 def require_program(*names: str) -> str:
     """Return the path of the first of these programs that is installed, or else `skip_without`."""

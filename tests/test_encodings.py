@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from builders import (
+    ABSOLUTE,
     error_lines,
     exit_code,
     model_config,
@@ -31,8 +32,6 @@ from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
 from model.transformer import KVCache, Transformer
 
 TOKENS = torch.arange(14).view(2, 7)
-ABSOLUTE = ("sinusoidal", "learned", "sin_qk", "sin_qk_first", "sin_qkv", "sin_residual",
-            "learned_qk", "sin_aligned", "sin_qk_aligned", "rope_sin_qk", "sin_qk_rope_last")
 
 
 # --- by the commands ---

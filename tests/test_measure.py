@@ -12,7 +12,16 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from builders import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
+from builders import (
+    ABSOLUTE,
+    CPU,
+    parse_config,
+    randn,
+    random_model,
+    read_metric,
+    tiny_argv,
+    train_tiny,
+)
 from safetensors.torch import save_file
 
 from ablation import attention, record
@@ -146,25 +155,20 @@ def test_losses_by_context_are_those_of_explicit_loops():
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
-ABSOLUTE = [name for name in POSITIONS if name.startswith("sin") or name == "rope_sin_qk"]
-LEARNED = [name for name in POSITIONS if name.startswith("learned")]
-RELATIVE = [name for name in POSITIONS if name not in (*ABSOLUTE, *LEARNED)]
-
-
-@pytest.mark.parametrize("position", RELATIVE)
+@pytest.mark.parametrize("position", [x for x in POSITIONS if x not in ABSOLUTE])
 def test_relative_encodings_do_not_notice_a_shift(position):
     """The gate of the ablation."""
     s = scorer(position)
     assert abs(measure.shift(s, s.spans(4))) <= 1e-4
 
 
-@pytest.mark.parametrize("position", LEARNED)
+@pytest.mark.parametrize("position", [x for x in ABSOLUTE if not POSITIONS[x].extrapolates])
 def test_a_shift_past_a_table_of_positions_has_no_cost(position):
     s = scorer(position)
     assert measure.shift(s, s.spans(4)) is None
 
 
-@pytest.mark.parametrize("position", ABSOLUTE)
+@pytest.mark.parametrize("position", [x for x in ABSOLUTE if POSITIONS[x].extrapolates])
 def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
     """It is far from rounding."""
     s = scorer(position)
