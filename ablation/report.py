@@ -104,9 +104,13 @@ def describe(study: Study) -> dict[str, str]:
     targets = min(record.targets for record in study.records.values())
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
-    left_out = ""
+    left_out = []
+    n_missing = count_missing(study)
+    if n_missing:
+        n_planned = len(plan.arms) * len(plan.seeds)
+        left_out.append(f"Unfinished: {n_missing} of the {n_planned} planned runs have no record.")
     if plan.diverged:
-        left_out = f"Diverged, and left out: {', '.join(plan.diverged)}."
+        left_out.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
     rates = "This study tuned no learning rate."
     if plan.tuned.arms:
         tuned_on = "but on the validation text that is reported"
@@ -116,7 +120,7 @@ def describe(study: Study) -> dict[str, str]:
     return {
         **describe_seeds(study),
         "name": plan.name,
-        "left_out": left_out,
+        "left_out": " ".join(left_out),
         "base": study.baseline,
         "warm_up": amount(warmup_steps * plan.step_tokens),
         "used": f"{USED:g}",
@@ -129,6 +133,15 @@ def describe(study: Study) -> dict[str, str]:
         "text_errors": ", ".join(errors) or UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
+
+
+def count_missing(study: Study) -> int:
+    """Return how many of the planned runs have no record and did not diverge."""
+    plan = study.plan
+    settled = {f"{arm}-s{seed}" for arm, seed in study.records}
+    settled.update(plan.diverged or [])
+    names = [f"{arm}-s{seed}" for arm in plan.arms for seed in plan.seeds]
+    return sum(name not in settled for name in names)
 
 
 def describe_seeds(study: Study) -> dict[str, str]:
@@ -164,7 +177,10 @@ def headline(study: Study) -> str:
         last = results[-1]
         if last is None:
             continue
-        rows.append([f"{arm} − {study.baseline}", *map(difference, results)])
+        name = f"{arm} − {study.baseline}"
+        if last.n < len(study.plan.seeds):
+            name = f"{name}, {last.n} of {len(study.plan.seeds)} seeds"
+        rows.append([name, *map(difference, results)])
         if last.interval is not None:
             seeds = "95 % interval over paired seeds"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]

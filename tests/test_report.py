@@ -160,6 +160,20 @@ def test_a_study_that_is_half_run_counts_its_pairs(half_run):
     assert "of them" not in rows["nope"][-2]
 
 
+def test_a_study_that_is_half_run_is_called_unfinished(half_run):
+    assert half_run.splitlines()[2] == (
+        "Unfinished: 23 of the 30 planned runs have no record.")
+
+
+def test_the_headline_says_where_seeds_are_missing(half_run):
+    rows = table(half_run, "nats per token, 95 % interval over paired seeds")
+    assert list(rows) == ["rope − sin, 2 of 6 seeds", "nope − sin, 2 of 6 seeds"]
+
+
+def test_a_finished_study_is_not_called_unfinished(made_up):
+    assert "Unfinished" not in compose(Study.load(made_up))
+
+
 def test_an_arm_without_records_has_no_difference(half_run):
     assert "nope − sin" in half_run
     assert "alibi − sin" not in half_run
@@ -179,6 +193,15 @@ def diverged(made_up):
 
 def test_a_seed_that_diverged_is_named(diverged):
     assert "Diverged, and left out: nope-s3." in diverged
+
+
+def test_a_seed_that_diverged_is_not_called_unfinished(diverged):
+    assert "Unfinished" not in diverged
+
+
+def test_the_headline_says_where_a_seed_diverged(diverged):
+    rows = table(diverged, "nats per token, 95 % interval over paired seeds")
+    assert list(rows)[:2] == ["rope − sin", "nope − sin, 3 of 4 seeds"]
 
 
 def test_a_rate_that_diverged_is_not_one_that_is_missing(diverged):
