@@ -81,16 +81,13 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
-        wants_mirror = config.log.wandb != "disabled"
-        # There until the mirror has been tried, so that a command that was interrupted before that
-        # tries it the next time. What fails in wandb is a warning, and not tried again.
-        unsent = path / "wandb.unsent"
-        if wants_mirror and not (path / "RESULTS.md").exists():
-            unsent.touch()
         write_report(path)
-        if wants_mirror and unsent.exists():
+        # There once the mirror has been tried, so that a command that was interrupted before that
+        # tries it the next time. What fails in wandb is a warning, and not tried again.
+        sent = path / "wandb.sent"
+        if config.log.wandb != "disabled" and not sent.exists():
             mirror_in_wandb(path, config.log)
-            unsent.unlink()
+            sent.touch()
     return 0
 
 

@@ -104,6 +104,15 @@ def test_wandb_gets_a_report_once(workdir, tmp_path, report_only):
     assert report_only.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
+def test_wandb_gets_a_report_that_was_made_by_hand_before(workdir, tmp_path, report_only):
+    argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
+    assert exit_code(ablate.main, *argv, "--log.wandb", "disabled") == 0
+    assert (tmp_path / "ablation-smoke" / "RESULTS.md").exists()
+    report_only.assert_not_called()
+    assert exit_code(ablate.main, *argv) == 0
+    report_only.assert_called_once()
+
+
 def test_a_report_is_sent_again_if_that_was_interrupted(workdir, tmp_path, report_only):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
     report_only.side_effect = [KeyboardInterrupt, None]
