@@ -44,7 +44,7 @@ from gyre.compute import (
     matmul_rates,
     resolve_device,
 )
-from gyre.options import Config
+from gyre.options import Config, make_config
 from gyre.rundir import git_revision
 from model import kernels
 
@@ -211,15 +211,29 @@ def select_decisive(config: Config) -> dict[str, Any]:
         del values["data"][name]
     for name in ("device", "onednn", "cuda_graphs"):
         del values["train"][name]
-    if values["data"]["separator"] is None:  # plans from before this option have none
-        del values["data"]["separator"]
     return values
+
+
+def add_new_options(configs: dict[str, Any]) -> dict[str, Any]:
+    """Return the configurations of a plan, by arm, with the defaults of options that they lack.
+
+    Such options are newer than the plan: of this program, or of an encoding of the user's own.
+    """
+    defaults = select_decisive(make_config())
+    completed = {}
+    for arm, config in configs.items():
+        completed[arm] = defaults | config
+        for section in ("model", "data", "optim", "train"):
+            completed[arm][section] = defaults[section] | config[section]
+    return completed
 
 
 def go_on(path: Path, wanted: dict[str, Any]) -> Plan:
     """Return the plan in the study's folder. UserError if it differs from what is `wanted`."""
     plan = planning.read_plan(path)
-    changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
+    wanted = wanted | {"config": add_new_options(wanted["config"])}
+    planned = msgspec.structs.replace(plan, config=add_new_options(plan.config))
+    changed = [name for name, value in wanted.items() if getattr(planned, name) != value]
     if changed:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
                         f"{', '.join(changed)}): choose another folder with --name, or remove "

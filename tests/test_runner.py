@@ -1,5 +1,6 @@
 """A whole study of the smallest size: stopped, continued, extended, measured, reported."""
 
+import copy
 import os
 import shutil
 import signal
@@ -352,6 +353,31 @@ def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
     error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "1"))[-1]
     assert "another plan (these differ: config)" in error
     assert str(finished) in error
+
+
+@pytest.fixture
+def older(finished):
+    """The finished study, whose plan is from before `data.separator` and `model.theta`."""
+    file = finished / "plan.json"
+    stored = read_sealed(file, "")
+    config = copy.deepcopy(stored["config"])
+    for values in config.values():
+        del values["data"]["separator"]
+        del values["model"]["theta"]
+    write_sealed(file, stored | {"config": config})
+    yield finished
+    write_sealed(file, stored)
+
+
+def test_a_study_goes_on_where_options_are_new(workdir, older):
+    """Such as one that the user has given to ModelConfig for an encoding."""
+    assert exit_code(ablate_in_process, *study_arguments(workdir)) == 0
+
+
+@pytest.mark.parametrize("option", ["--data.separator=x", "--model.theta=500"])
+def test_a_new_option_that_is_set_makes_another_plan(workdir, older, option, capsys):
+    error = error_lines(capsys, ablate.main, *study_arguments(workdir, option))[-1]
+    assert "another plan (these differ: config" in error
 
 
 def test_a_study_that_another_process_works_on_is_refused(workdir, finished, capsys):

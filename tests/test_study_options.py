@@ -124,13 +124,3 @@ def test_a_plan_does_not_depend_on_places_and_machines(workdir, extra):
 def test_a_plan_depends_on_what_decides_numbers(workdir, extra):
     plain = runner.select_decisive(resolve(study_arguments(workdir)).config)
     assert runner.select_decisive(resolve(study_arguments(workdir, f"--{extra}")).config) != plain
-
-
-def test_a_plan_from_before_the_separator_still_fits(workdir):
-    config = resolve(study_arguments(workdir)).config
-    assert "separator" not in runner.select_decisive(config)["data"]
-
-
-def test_a_separator_is_in_the_plan(workdir):
-    config = resolve(study_arguments(workdir, "--data.separator=x")).config
-    assert runner.select_decisive(config)["data"]["separator"] == "x"
