@@ -273,11 +273,15 @@ def choose_baseline(name: str | None, arms: Collection[str]) -> str:
 def tier_beside(plan: Plan, seeds: int | None) -> Tier:
     """Return the tier of a study beside the one of `plan`, with so many of its seeds.
 
-    It overrides the config by what all arms of that study share.
+    It overrides the config by what all arms of that study share. UserError for more seeds than that
+    study has.
     """
     n_seeds = len(plan.seeds)
+    if seeds is not None and seeds > n_seeds:
+        raise UserError(f"--seeds {seeds} is more than the {n_seeds} of the study beside, which "
+                        "the new arms are compared with: give fewer, or leave it out")
     if seeds is not None:
-        n_seeds = min(seeds, n_seeds)
+        n_seeds = seeds
     return replace(
         TIERS[plan.tier], arms=(), seeds=n_seeds,
         horizons=tuple(count * plan.step_tokens for count in plan.steps.horizons),

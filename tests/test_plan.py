@@ -150,14 +150,18 @@ def test_beside_a_study_its_lengths_and_seeds_are_taken_over():
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_a_study_can_stand_beside_every_committed_one(study):
     committed = plan.read_plan(study)
-    tier = plan.tier_beside(committed, seeds=99)
+    tier = plan.tier_beside(committed, seeds=None)
     assert (tier.seeds, list(tier.grid)) == (len(committed.seeds), committed.grid)
 
 
-@pytest.mark.parametrize("seeds, taken", [(2, 2), (99, 6)])
-def test_beside_a_study_there_are_at_most_its_seeds(seeds, taken):
-    tier = plan.tier_beside(plan.read_plan(ROOT / "studies" / "five"), seeds)
-    assert tier.seeds == taken
+def test_beside_a_study_fewer_seeds_can_be_taken():
+    tier = plan.tier_beside(plan.read_plan(ROOT / "studies" / "five"), seeds=2)
+    assert tier.seeds == 2
+
+
+def test_beside_a_study_more_seeds_than_it_has_are_refused():
+    with pytest.raises(UserError, match="--seeds 7 is more than the 6 of the study beside"):
+        plan.tier_beside(plan.read_plan(ROOT / "studies" / "five"), seeds=7)
 
 
 # --- learning rates -------------------------------------------------------------------------------
