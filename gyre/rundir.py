@@ -15,6 +15,7 @@ Only this module and checkpoint.py write there, and a study, which removes check
 no more.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -367,12 +368,19 @@ class RunDir:
 def git_revision(folder: Path = Path(__file__).parent) -> dict[str, Any] | None:
     """Return the revision of the code in a folder, and whether tracked files differ from it.
 
-    None outside git, without git, and in a checkout that git distrusts.
+    If they do, `diff_sha256` is the hash of the difference: two runs that share it had the same
+    code. None outside git, without git, and in a checkout that git distrusts.
     """
-    command = ["git", "--no-optional-locks", "-C", str(folder), "describe",
-               "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    git = ["git", "--no-optional-locks", "-C", str(folder)]
+    describe = [*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    diff = [*git, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index",
+            "--binary", "HEAD"]
     try:
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        answer = subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
+        if not answer.endswith("-dirty"):
+            return {"revision": answer, "dirty": False}
+        changes = subprocess.run(diff, check=True, capture_output=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return {"revision": answer.removesuffix("-dirty"), "dirty": answer.endswith("-dirty")}
+    return {"revision": answer.removesuffix("-dirty"), "dirty": True,
+            "diff_sha256": hashlib.sha256(changes).hexdigest()}

@@ -111,7 +111,19 @@ def test_the_revision_is_that_of_the_code(checkout):
 def test_a_changed_file_makes_the_revision_dirty(checkout):
     code, head = checkout
     code.write_text("2", encoding="utf-8")
-    assert rundir.git_revision(code.parent) == {"revision": head, "dirty": True}
+    git = rundir.git_revision(code.parent)
+    assert (git["revision"], git["dirty"]) == (head, True)
+
+
+def test_the_changes_of_a_dirty_revision_have_a_hash(checkout):
+    """Such as those to an encoding that was never committed."""
+    code, _ = checkout
+    hashes = []
+    for text in ("2", "3", "2"):
+        code.write_text(text, encoding="utf-8")
+        rundir.git_revision.cache_clear()
+        hashes.append(rundir.git_revision(code.parent)["diff_sha256"])
+    assert hashes[0] == hashes[2] != hashes[1]
 
 
 def test_without_git_there_is_no_revision(checkout, monkeypatch, tmp_path):
