@@ -399,8 +399,12 @@ def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
     if not ok:
         run.log({**setup.progress.axes, "diverged": 1})
         saved = run.checkpoints.saved_step("last")
-        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: try "
-                        f"a smaller optim.lr (now {setup.config.optim.lr}). {run.path} has "
+        advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
+        if setup.progress.skipped == setup.progress.step:
+            advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
+                      "model, such as its position encoding, for gradients that are not finite")
+        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: "
+                        f"{advice}. {run.path} has "
                         f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
 
 

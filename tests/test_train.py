@@ -26,11 +26,12 @@ from resumption import EXACT, always, kill_before, last_checkpoint
 
 import train
 from data.dataset import find_or_prepare
+from errors import UserError
 from evaluate import list_runs
 from gyre import measure
 from gyre.options import make_config, read_config
 from gyre.rundir import RunDir
-from gyre.step import token_losses, train_step
+from gyre.step import Progress, token_losses, train_step
 
 
 @pytest.fixture(scope="module")
@@ -513,3 +514,17 @@ def test_bad_input_is_one_line_and_leaves_no_run(workdir, straight, capfd, extra
     assert words in error_lines(capfd, train.main, *tiny_argv(workdir, "--name=bad",
                                                               *extra.split()))[-1]
     assert sorted(straight.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("step, advice", [
+    (3, "no step has changed a weight yet, so the cause is not optim.lr: look in the model, such "
+     "as its position encoding, for gradients that are not finite"),
+    (4, "try a smaller optim.lr (now 0.001)")])
+def test_a_rate_is_blamed_only_if_it_moved_a_weight(step, advice):
+    setup = Mock(progress=Progress(step=step, skipped=3), config=make_config())
+    run = Mock(path="runs/x")
+    run.checkpoints.saved_step.return_value = 0
+    with pytest.raises(UserError) as caught:
+        train.stop_unless(False, "not finite, up to", setup, run)
+    assert str(caught.value) == (
+        f"not finite, up to step {step}, in auto: {advice}. runs/x has no checkpoint")
