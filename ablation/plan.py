@@ -28,6 +28,7 @@ from files import read_sealed, write_sealed
 from gyre.compute import processor_name
 from gyre.optim import OptimConfig
 from gyre.options import make_config, nearest
+from model.encodings import POSITIONS
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
@@ -256,6 +257,10 @@ def choose_horizons(text: str) -> tuple[int, ...]:
 
 def check_arm(name: str, arms: Collection[str]) -> None:
     """Raise UserError, with the nearest name, for an arm that does not exist."""
+    with_arms = {overlay["model.position"] for overlay in ARMS.values()}
+    if name not in arms and name in POSITIONS and name not in with_arms:
+        raise UserError(f"unknown arm {name!r}, which is an encoding: give it as an arm of your "
+                        f"own, --arm {name}=model.position={name}")
     if name not in arms:
         raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
 

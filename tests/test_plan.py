@@ -14,6 +14,8 @@ from ablation import plan
 from errors import UserError
 from files import read_json
 from gyre.optim import OptimConfig, lr_factor
+from model.encodings import POSITIONS
+from model.position import ALiBi
 
 QUICK = plan.TIERS["quick"]
 STUDIES = sorted(path.parent for path in (ROOT / "studies").rglob("plan.json"))
@@ -78,6 +80,7 @@ def test_without_names_the_arms_are_those_of_the_tier():
 
 @pytest.mark.parametrize("names, added, words", [
     ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
+    ("sin,sinusoidal", [], "unknown arm 'sinusoidal'.*: there are rope, "),
     ("sin", [], "at least two arms"),
     (None, ["rope=model.theta=2"], "there is an arm of this name already"),
     (None, ["b=seed=2,l"], "must be NAME=OPTION=VALUE"),
@@ -87,6 +90,14 @@ def test_without_names_the_arms_are_those_of_the_tier():
 def test_arms_that_are_wrong_are_refused(names, added, words):
     with pytest.raises(UserError, match=words):
         plan.choose_arms(QUICK, names, added, {})
+
+
+def test_an_encoding_that_is_no_arm_is_given_as_one(monkeypatch):
+    monkeypatch.setitem(POSITIONS, "mine", ALiBi)
+    with pytest.raises(UserError) as caught:
+        plan.choose_arms(QUICK, "rope,mine", [], {})
+    assert str(caught.value) == ("unknown arm 'mine', which is an encoding: give it as an arm of "
+                                 "your own, --arm mine=model.position=mine")
 
 
 @pytest.mark.parametrize("names", [None, "mine"])
