@@ -115,7 +115,7 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     target = TARGETS[to]
     if config.position != "rope":
         raise ValueError(f"model.position {config.position}: {target} knows only rope, and would "
-                         "rotate queries and keys that were trained without")
+                         "use it instead")
     if config.partial != 1 and to == "gguf":
         raise ValueError(f"model.partial {config.partial}: {target} rotates every pair of channels")
     if config.partial != 1 and scaling is not None:
