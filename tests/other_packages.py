@@ -1,5 +1,6 @@
 """A Python that has only some of the packages that are installed here."""
 
+import csv
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -31,13 +32,15 @@ def with_requirements(packages: tuple[str, ...]) -> set[str]:
     return names
 
 
-@cache  # finding the files of torch takes 0.1 s
+@cache
 def top_level_paths(package: str) -> list[Path] | None:
     """The folders and files of a package in site-packages; None without a list of its files."""
     installed = distribution(package)
-    if installed.files is None:
+    record = installed.read_text("RECORD")  # `files` looks for each of torch's 10,000: 0.3 s
+    if record is None:
         return None
-    names = {file.parts[0] for file in installed.files} - {"..", "__pycache__"}
+    files = [row[0] for row in csv.reader(record.splitlines())]
+    names = {file.split("/")[0] for file in files} - {"..", "__pycache__"}
     return [Path(str(installed.locate_file(name))) for name in names]
 
 

@@ -202,6 +202,7 @@ def test_nan_that_a_broken_text_has_left_breaks_no_later_one(on_cuda):
 @pytest.mark.parametrize("change", ["model", "size", "rows", "compiled"])
 def test_another_model_size_or_number_of_rows_is_recorded_anew(change, on_cuda, monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch, "compile", lambda function: function)  # imports take a second
     model = sharp_model(n_layers=1)
     _, step = keep_step(model, new=12)
     other = sharp_model(n_layers=1) if change == "model" else model
