@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,6 +75,23 @@ def skip_without(name: str) -> NoReturn:
     if name in os.environ.get("REQUIRED_IN_TESTS", "").split():
         pytest.fail(f"{name} is not installed, and REQUIRED_IN_TESTS names it")
     pytest.skip(f"needs {name}")
+
+
+def quick_for(quick: Iterable[Any], values: Iterable[Any]) -> list[Any]:
+    """Return parameters for a test: `values`, marked slow where they are not among `quick`.
+
+    `quick` show what there is to see, and the others repeat it.
+    """
+    parameters = []
+    for value in values:
+        marks = [] if value in quick else [pytest.mark.slow]
+        parameters.append(pytest.param(value, marks=marks))
+    return parameters
+
+
+# For `quick_for`: the encodings of model/position.py, one that adds rows by hooks, and one with
+# wider keys. Other experiments are variants of these two.
+KINDS = ["rope", "sinusoidal", "learned", "alibi", "none", "sin_qk", "pope"]
 
 
 def model_config(**changes) -> ModelConfig:

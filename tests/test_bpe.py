@@ -55,7 +55,8 @@ def test_260_pieces_are_one_id_a_byte_for_every_text(text):
     assert len(processor.encode("caf\u00e9")) == 5
 
 
-@pytest.mark.parametrize("vocab_size", [261, 264, 300, 1024])
+@pytest.mark.parametrize("vocab_size", [
+    261, 300, *(pytest.param(size, marks=pytest.mark.slow) for size in (264, 1024))])
 def test_of_too_many_characters_the_frequent_ones_have_pieces(vocab_size):
     text = chinese(100_000)
     processor = open_pieces(learn_pieces([text], vocab_size))

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from builders import ROOT, start_python
+from builders import ROOT, quick_for, start_python
 from tqdm import tqdm
 
 from errors import (
@@ -167,7 +167,8 @@ def fake_torch(tmp_path):
     return fake_torch
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+# That every command catches what happens during its imports is seen in test_packages.py too.
+@pytest.mark.parametrize("command", quick_for(["train.py"], COMMANDS))
 def test_ctrl_c_during_imports_has_no_traceback(command, fake_torch):
     """Even where a package turns the interrupt into an error of its own."""
     environment = fake_torch("""import time

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from builders import random_tokens, sharp_model
+from builders import KINDS, quick_for, random_tokens, sharp_model
 from torch import Tensor
 
 from errors import UserError
@@ -49,7 +49,7 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
             assert sample(logits, sampling, numbers, seen).item() == token
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", quick_for(KINDS, POSITIONS))
 def test_each_token_is_drawn_from_its_own_text(position):
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(11, seed=2)]
     model = sharp_model(n_layers=2, position=position)

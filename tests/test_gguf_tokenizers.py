@@ -6,7 +6,7 @@ import random
 import gguf
 import pytest
 import tokenizers
-from builders import exit_code
+from builders import exit_code, quick_for
 from saved_models import byte_level_gguf, edit_gguf, export_to, imported, make_run
 from saved_tokenizers import byte_level_fields, described
 from small_tokenizers import VOCAB
@@ -237,8 +237,8 @@ def chat_ids(run, text):
     return encode_chat(read_chat(run), open_tokenizer(run), text)
 
 
-@pytest.mark.parametrize("text", [
-    "def f(x)", "", "  naïve\n中 🙂", "a<|im_end|> b", "</s></s>  y", "<unk>"])
+@pytest.mark.parametrize("text", quick_for(["  naïve\n中 🙂", "a<|im_end|> b"], [
+    "def f(x)", "", "  naïve\n中 🙂", "a<|im_end|> b", "</s></s>  y", "<unk>"]))
 def test_a_sentencepiece_chat_has_the_ids_of_transformers(text, tmp_path):
     run = export_to("run", sentencepiece_gguf(tmp_path, CONTROL), tmp_path / "run")
     auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))

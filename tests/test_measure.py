@@ -16,6 +16,7 @@ from builders import (
     ABSOLUTE,
     CPU,
     parse_config,
+    quick_for,
     randn,
     random_model,
     read_metric,
@@ -168,7 +169,10 @@ def test_a_shift_past_a_table_of_positions_has_no_cost(position):
     assert measure.shift(s, s.spans(4)) is None
 
 
-@pytest.mark.parametrize("position", [x for x in ABSOLUTE if POSITIONS[x].extrapolates])
+SHIFTED = [x for x in ABSOLUTE if POSITIONS[x].extrapolates]
+
+
+@pytest.mark.parametrize("position", quick_for(["sinusoidal", "sin_qk"], SHIFTED))
 def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
     """It is far from rounding."""
     s = scorer(position)

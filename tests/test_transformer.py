@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from builders import CPU, randn, random_model
+from builders import CPU, KINDS, quick_for, randn, random_model
 from torch import Tensor
 
 from ablation.attention import attention_scores
@@ -233,7 +233,7 @@ def test_a_compiled_step_equals_an_eager_one(position, onednn, monkeypatch):
 # --- blocks that are computed again in the backward pass ---
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", quick_for(KINDS, POSITIONS))
 def test_checkpointed_blocks_have_the_same_gradients(position):
     """Bit for bit, with dropout."""
     kept = take_step(position, compiled=False, n_layers=3)
