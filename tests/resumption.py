@@ -14,7 +14,9 @@ import train
 from gyre.rundir import RunDir
 
 # What makes a run hard to continue exactly: random numbers, micro-batches and states of two kinds.
-EXACT = ["--model.dropout=0.2", "--train.batch_size=9", "--train.micro_batch_size=5",
+# It has seven steps, and validates after the third, the sixth and the last.
+EXACT = ["--model.n_layers=2", "--model.dropout=0.2", "--train.batch_size=9",
+         "--train.micro_batch_size=5", "--train.steps=7", "--train.eval_interval=3",
          "--optim.optimizer=muon", "--train.sample_prompt=ab"]
 LOGGED = ("train/loss", "train/grad_norm", "train/lr", "val/loss", "val/bpb", "sample")
 

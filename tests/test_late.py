@@ -7,7 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from builders import build_setup, exit_code, read_metric, stop_at, tiny_argv, train_tiny
+from builders import (
+    build_setup,
+    exit_code,
+    quick_for,
+    read_metric,
+    stop_at,
+    tiny_argv,
+    train_tiny,
+)
 from resumption import EXACT, assert_equal_runs, kill_before
 
 import train
@@ -17,7 +25,7 @@ from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.step import PendingStep, start_step, summed_loss, train_step
 
-KEPT = ["--train.keep=[4, 7]"]
+KEPT = ["--train.keep=[2, 4]"]
 MUON = ["--optim.optimizer=muon"]
 
 
@@ -54,7 +62,7 @@ def calls(monkeypatch):
 
 @pytest.fixture(scope="module")
 def straight(workdir):
-    """The run of 12 steps whose numbers are read at once."""
+    """The run of 7 steps whose numbers are read at once."""
     return train_tiny(workdir, "straight", *EXACT, *KEPT)
 
 
@@ -130,28 +138,31 @@ def test_a_run_that_is_read_late_equals_one_read_at_once(workdir, late, straight
     """With Muon, dropout and micro-batches."""
     path = train_tiny(workdir, "late", *EXACT, *KEPT)
     assert_equal_runs(straight, path)
-    assert RunDir.open(path).checkpoints.kept_steps() == [4, 7]
+    assert RunDir.open(path).checkpoints.kept_steps() == [2, 4]
 
 
 def test_a_branch_that_is_read_late_saves_its_first_step(workdir, late, straight, calls):
-    assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name=late-first") == 0
-    assert calls[:4] == [("start_step", 7), ("count_step", 7), ("save", "last"), ("start_step", 8)]
+    assert exit_code(train.main, "--branch-from", straight, "--at=4", "--name=late-first") == 0
+    assert calls[:4] == [("start_step", 4), ("count_step", 4), ("save", "last"), ("start_step", 5)]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", quick_for(["muon"], ["adamw", "muon"]))
 def test_skipped_steps_change_nothing_when_read_late(workdir, run_name, monkeypatch, optimizer):
-    argv = ["--train.eval_interval=6", "--train.batch_size=6", f"--optim.optimizer={optimizer}"]
+    """Muon's training has AdamW for its vectors."""
+    argv = ["--train.eval_interval=6", "--train.batch_size=6", "--train.steps=9",
+            f"--optim.optimizer={optimizer}"]
     spoil(monkeypatch, 0, 3, 4, 8)
     at_once = train_tiny(workdir, f"{run_name}-at-once", *argv)
     monkeypatch.setattr(train, "build", build_late)
     path = train_tiny(workdir, run_name, *argv)
     assert_equal_runs(at_once, path)
-    assert list(read_metric(path, "train/skipped").values()) == [1, 1, 1, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+    assert list(read_metric(path, "train/skipped").values()) == [1, 1, 1, 2, 3, 3, 3, 3, 4]
 
 
+@pytest.mark.slow  # what is saved and when is seen above, and a stopped run goes on below
 def test_a_killed_run_that_is_read_late_goes_on_exactly(workdir, late, straight):
     path = workdir / "runs" / "late-killed"
-    kill_before("start_step", lambda setup, step: step == 8,
+    kill_before("start_step", lambda setup, step: step == 5,
                 *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
@@ -159,16 +170,16 @@ def test_a_killed_run_that_is_read_late_goes_on_exactly(workdir, late, straight)
 
 def test_a_branch_that_is_read_late_goes_on_exactly(workdir, late, straight):
     path = workdir / "runs" / "late-branch"
-    assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name", path.name) == 0
+    assert exit_code(train.main, "--branch-from", straight, "--at=4", "--name", path.name) == 0
     assert_equal_runs(straight, path)
 
 
 def test_a_stop_saves_all_that_was_started(workdir, late, straight):
-    """Asked in step 2: step 3 has been started when its numbers are read."""
+    """Asked in step 4: step 5 has been started when its numbers are read."""
     path = workdir / "runs" / "late-stopped"
-    stop_at(2, *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
-    assert RunDir.open(path).checkpoints.saved_step("last") == 3
-    assert list(read_metric(path)) == [1, 2, 3]
+    stop_at(4, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    assert RunDir.open(path).checkpoints.saved_step("last") == 5
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5]
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
 

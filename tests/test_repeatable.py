@@ -50,7 +50,7 @@ def test_a_compiled_training_killed_and_resumed_equals_one_never_stopped(workdir
     """In float32. So two that are not stopped are equal too."""
     straight = train_tiny(workdir, "straight", *COMPILED, *EXACT)
     killed = workdir / "runs" / "killed"
-    kill_before("start_step", lambda setup, step: step == 7,
+    kill_before("start_step", lambda setup, step: step == 5,
                 *tiny_argv(workdir, *COMPILED, *EXACT, "--name", "killed"))
     assert exit_code(train.main, "--resume", killed) == 0
     assert_equal_runs(straight, killed)

@@ -10,6 +10,7 @@ import torch
 from builders import (
     error_lines,
     exit_code,
+    quick_for,
     read_metric,
     stop_at,
     tiny_argv,
@@ -39,21 +40,26 @@ def put_back(aside):
 
 @pytest.fixture(scope="module")
 def straight(workdir):
-    """The run of 12 steps that nothing ever interrupted. It validates after 5, 10 and 12."""
+    """The run of 7 steps that nothing ever interrupted. It validates after 3, 6 and 7."""
     return train_tiny(workdir, "straight", *EXACT)
 
 
 # --- killed and resumed ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, when", [
+# The first two are also among those of the next test.
+SLOW_PLACES = [pytest.param(name, when, marks=pytest.mark.slow) for name, when in (
     ("save", always),
-    ("start_step", lambda setup, step: step == 7),  # two steps past the checkpoint
-    ("validate", lambda setup, run: setup.progress.step == 10),
-    ("sample", lambda setup, run: setup.progress.step == 10),
-    ("start_step", lambda setup, step: step == 10),  # right after a checkpoint
-    ("validate", lambda setup, run: setup.progress.step == 12)],
-    ids=["save", "step-7", "validate-10", "sample-10", "step-10", "validate-12"])
+    ("start_step", lambda setup, step: step == 5),  # two steps past the checkpoint
+    ("validate", lambda setup, run: setup.progress.step == 6),
+    ("start_step", lambda setup, step: step == 6))]  # right after a checkpoint
+
+
+@pytest.mark.parametrize("name, when", [
+    *SLOW_PLACES,
+    ("sample", lambda setup, run: setup.progress.step == 6),
+    ("validate", lambda setup, run: setup.progress.step == 7)],
+    ids=["save", "step-5", "validate-6", "step-6", "sample-6", "validate-7"])
 def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
     path = workdir / "runs" / run_name
     kill_before(name, when, *tiny_argv(workdir, *EXACT, "--name", run_name))
@@ -63,10 +69,10 @@ def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, ru
 
 def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, straight):
     path = workdir / "runs" / "killed-often"
-    kill_before("start_step", lambda setup, step: step == 7,
+    kill_before("start_step", lambda setup, step: step == 5,
                 *tiny_argv(workdir, *EXACT, "--name", path.name))
-    kill_before("start_step", lambda setup, step: step == 6, "--resume", path)
-    stop_at(9, "--resume", path)
+    kill_before("start_step", lambda setup, step: step == 4, "--resume", path)
+    stop_at(4, "--resume", path)
     kill_before("save", always, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
@@ -100,7 +106,7 @@ def test_validations_and_samples_do_not_change_what_is_trained(straight, often):
 
 
 def test_the_interval_says_when_a_run_validates(often):
-    assert list(read_metric(often, "val/loss")) == [2, 4, 6, 8, 10, 12]
+    assert list(read_metric(often, "val/loss")) == [2, 4, 6, 7]
 
 
 def test_a_run_without_sample_tokens_logs_no_sample(often):
@@ -198,7 +204,7 @@ def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
     assert_equal_runs(short, path)
 
 
-@pytest.mark.parametrize("at", [3, 5])
+@pytest.mark.parametrize("at", quick_for([5], [3, 5]))
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
     kill_before("start_step", lambda setup, step: step == at + 1, "--branch-from", trunk,
@@ -226,7 +232,7 @@ def test_a_branch_without_its_first_checkpoint_is_not_resumed(workdir, trunk, ca
 
 
 def test_a_finished_run_asks_for_more_steps(straight, capfd):
-    assert "has taken 12 steps: give --train.steps" in resume_refusal(capfd, straight)
+    assert "has taken 7 steps: give --train.steps" in resume_refusal(capfd, straight)
 
 
 @pytest.fixture(scope="module")

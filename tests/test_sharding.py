@@ -39,7 +39,8 @@ from gyre.signals import StopSignal
 from gyre.step import Setup, token_losses, train_step
 
 # 27 rows in micro-batches of 6: of four processes, one has fewer of them.
-RAGGED = ["--model.dropout", "0.25", "--train.batch_size", "27", "--train.micro_batch_size", "6"]
+RAGGED = ["--model.n_layers", "2", "--model.dropout", "0.25", "--train.batch_size", "27",
+          "--train.micro_batch_size", "6"]
 
 
 def train_rank(number: int, *argv: str) -> None:
