@@ -32,7 +32,9 @@ from model import kernels
 
 @pytest.fixture(scope="module", autouse=True)
 def tiny():
-    with tiny_tier(horizons=(2560, 7680)):
+    overrides = plan.TIERS["smoke"].overrides
+    one_layer = {**overrides, "model": {**overrides["model"], "n_layers": 1}}
+    with tiny_tier(horizons=(2560, 5120), overrides=one_layer):
         yield
 
 
@@ -50,7 +52,8 @@ def finished(workdir) -> Path:
 def test_a_killed_worker_and_ctrl_c_change_no_record(workdir, tmp_path):
     """Another worker resumes the training of the killed one, Ctrl-C lets it save, and the same
     command goes on."""
-    longer = study_arguments(workdir, "--tokens", "2560,25600")  # there is time to kill it
+    # So that there is time to kill it.
+    longer = study_arguments(workdir, "--tokens", "2560,25600", "--model.n_layers", "2")
     straight = tmp_path / "straight" / "ablation-smoke"
     assert exit_code(ablate_in_process, *longer, "--log.runs", straight.parent) == 0
     study = tmp_path / "ablation-smoke"
@@ -135,8 +138,8 @@ def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, report_only, 
 @pytest.mark.parametrize("arm", ["rope", "sin"])
 def test_a_record_has_an_end_for_every_length(finished, arm):
     record = Study.load(finished).runs(arm)[0]
-    assert [end.tokens for end in record.horizons] == [2560, 7680]
-    for end, name in zip(record.horizons, ("2.5k", "7.5k"), strict=True):
+    assert [end.tokens for end in record.horizons] == [2560, 5120]
+    for end, name in zip(record.horizons, ("2.5k", "5k"), strict=True):
         validated = read_metric(finished / f"{arm}-s0-{name}", "val/loss")
         assert end.loss == pytest.approx(validated[max(validated)], rel=1e-5)
         assert 0 < end.se < 1
@@ -149,24 +152,24 @@ def test_a_shift_costs_nothing_with_rope(finished):
 
 def test_a_record_follows_the_longest_run(finished):
     trajectory = Study.load(finished).runs("rope")[0].trajectory
-    # Kept from the first cooldown, at step 8, to the last, at step 24: four to an octave.
-    steps = [8, 10, 12, 14, 17, 20, 24]
+    # Kept from the first cooldown, at step 8, to the last, at step 16: four to an octave.
+    steps = [8, 10, 11, 13, 16]
     assert [point.tokens for point in trajectory] == [step * 256 for step in steps]
     assert trajectory[0].loss > trajectory[-1].loss
 
 
 def test_a_record_says_how_its_run_was_trained(finished):
     config = read_json(finished / "results" / "rope-s0.json")["config"]
-    assert config["log"]["group"] == "ablation-smoke/7.5k/rope"
+    assert config["log"]["group"] == "ablation-smoke/5k/rope"
     assert config["train"]["onednn"] == plan.read_plan(finished).onednn  # decided once
     assert config["optim"]["lr"] == 2e-3
 
 
 def test_a_cooldown_goes_from_the_full_rate_to_nothing(finished):
     short = read_metric(finished / "rope-s0-2.5k", "train/lr")
-    long = read_metric(finished / "rope-s0-7.5k", "train/lr")
+    long = read_metric(finished / "rope-s0-5k", "train/lr")
     assert (short[8], short[10]) == (2e-3, 0)
-    assert (long[24], long[30]) == (2e-3, 0)
+    assert (long[16], long[20]) == (2e-3, 0)
 
 
 def test_only_the_last_checkpoints_of_reported_runs_stay(finished):
@@ -244,7 +247,7 @@ def extended(workdir, finished, tmp_path_factory) -> Study:
 
 def test_beside_a_study_only_the_new_arm_is_trained(extended):
     folders = {path.name for path in extended.path.iterdir() if path.is_dir()}
-    assert folders == {"logs", "results", "calibration-sin-s0", "b-s0-2.5k", "b-s0-7.5k"}
+    assert folders == {"logs", "results", "calibration-sin-s0", "b-s0-2.5k", "b-s0-5k"}
 
 
 def test_a_committed_run_that_is_trained_again_ends_as_before(extended):
@@ -350,7 +353,7 @@ def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):
 
 
 def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
-    error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "1"))[-1]
+    error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "2"))[-1]
     assert "another plan (these differ: config)" in error
     assert str(finished) in error
 
@@ -431,12 +434,12 @@ def test_ngrams_are_counted_on_the_text_for_training(workdir, monkeypatch):
 
 
 def test_a_dry_run_says_how_long_the_study_trains(workdir, capsys, monkeypatch):
-    """Two arms of one seed: 30 steps of the longest run, 2 of the cooldown of the shorter one, and
-    9 of tuning. At a second a token, 20,992 tokens take 5.8 hours."""
+    """Two arms of one seed: 20 steps of the longest run, 2 of the cooldown of the shorter one, and
+    9 of tuning. At a second a token, 15,872 tokens take 4.4 hours."""
     monkeypatch.setattr(runner, "matmul_rates", lambda *_, training, dtypes: [1e6])
     monkeypatch.setattr(runner, "estimate_seconds", lambda model, tokens, rate: tokens)
     assert exit_code(ablate.main, *study_arguments(workdir, "--name", "dry", "--dry-run")) == 0
-    assert "time    about 5.8 hours of training, besides" in capsys.readouterr().err
+    assert "time    about 4.4 hours of training, besides" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("onednn", [True, False])
