@@ -35,12 +35,12 @@ from model.transformer import Transformer
 
 POSITIONS = 64  # as in builders' SIZES
 THEIR_SIZES: dict[str, Any] = {
-    "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
-    "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
+    "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+    "num_attention_heads": 6, "num_key_value_heads": 3, "max_position_embeddings": POSITIONS,
     "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "initializer_range": 0.2}
 
 # params.json of such a run.
-META_PARAMS = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
+META_PARAMS = {"dim": 48, "n_layers": 2, "n_heads": 6, "n_kv_heads": 3, "norm_eps": 1e-5}
 
 
 def export_to(to: str, source: Path, target: Path, *options: str) -> Path:
@@ -63,8 +63,8 @@ def assert_refused(capsys, to, source, target, *words, options=()) -> None:
 
 
 def untied(**changes: Any) -> ModelConfig:
-    """builders' SIZES as other people's models have them, with these fields changed."""
-    return model_config(**{"tie_embeddings": False, **changes})
+    """Other people's models with our names for THEIR_SIZES, and these fields changed."""
+    return model_config(**{"tie_embeddings": False, "n_layers": 2, "n_kv_heads": 3, **changes})
 
 
 MADE = TemporaryDirectory(prefix="gyre-tests-")  # until the process ends
@@ -82,7 +82,7 @@ def copy_made(make: Callable[..., object], folder: Path, *args: Any, **options: 
 
 
 def make_run(folder: Path, name: str = "ours", **options: Any) -> RunDir:
-    """A run with random weights: builders' SIZES, untied, and what `options` change."""
+    """A run with random weights: the model of `untied`, and what `options` change."""
     copy_made(make_new_run, folder, name, **options)
     return RunDir.open(folder / name)
 

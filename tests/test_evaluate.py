@@ -87,7 +87,7 @@ def runs(workdir):
 def more_pieces(workdir, runs):
     """A run like rope with a larger vocabulary, which is not in the list of runs."""
     train_tiny(workdir, "pieces", "--data.val_fraction", "0.3", "--data.vocab_size", "310",
-               f"--log.runs={workdir / 'others'}")
+               "--train.steps=5", f"--log.runs={workdir / 'others'}")
     return workdir / "others" / "pieces"
 
 
@@ -95,7 +95,7 @@ def more_pieces(workdir, runs):
 def another_text(workdir, runs):
     """A run like rope of another text, which is not in the list of runs."""
     (workdir / "another.txt").write_text(random_text(seed=2), encoding="utf-8")
-    train_tiny(workdir, "another", "--data.val_fraction", "0.3",
+    train_tiny(workdir, "another", "--data.val_fraction", "0.3", "--train.steps=5",
                f"--data.files={workdir / 'another.txt'}", f"--log.runs={workdir / 'others'}")
     return workdir / "others" / "another"
 
@@ -185,11 +185,11 @@ def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
 
 
 def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
-    """Its configuration still says 12, and the checkpoint says 300."""
-    train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}")
+    """Its configuration still says 3, and the checkpoint says 300."""
+    train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}", "--train.steps=3")
     path = workdir / "others" / "longer"
-    stop_at(16, "--resume", path, "--train.steps", "300")
-    assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
+    stop_at(5, "--resume", path, "--train.steps", "300")
+    assert " 5 of 300 " in evaluate.list_runs([RunDir.open(path)])
 
 
 def test_the_last_checkpoint_says_of_how_many_steps_a_run_is(new_run):
@@ -579,7 +579,7 @@ def test_windows_past_a_table_of_positions_are_refused_first(runs, capsys, monke
 def test_a_run_whose_text_has_changed_is_refused(workdir, capsys, monkeypatch):
     monkeypatch.chdir(workdir)
     train_tiny(workdir, "changed", "--data.val_fraction", "0.3", "--log.runs=changed",
-               "--data.prepared=changed-prepared")
+               "--data.prepared=changed-prepared", "--train.steps=3")
     shutil.rmtree("changed-prepared")
     text = Path("text.txt").read_bytes()
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")

@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_keeps_nothing(to, tmp_path, capsys):
 
 @pytest.mark.parametrize("to", ["hf", "gguf"])
 def test_an_export_asks_for_room_before_it_writes(to, tmp_path, capsys, monkeypatch):
-    source = make_run(tmp_path).path
+    source = make_run(tmp_path, n_layers=3).path
     usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     assert_refused(capsys, to, source, tmp_path / "out", "0.2 MB are needed", "0.1 MB free",

@@ -20,12 +20,14 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from files import read_json
 from formats import hf
+from formats.folders import read_license
 from formats.names import tensor_names
 from gyre.options import read_config
 from model.config import RopeScaling
 from model.rope import precompute_freqs_cis
 
-SHAPE = {"dim": 64, "head_dim": 32, "n_heads": 4, "hidden_dim": 96, "norm_eps": 3e-6, "theta": 5e3}
+SHAPE = {"dim": 64, "head_dim": 32, "n_heads": 4, "n_kv_heads": 1, "hidden_dim": 96,
+         "norm_eps": 3e-6, "theta": 5e3}
 
 
 def dequantized(tensor):
@@ -105,7 +107,7 @@ def test_the_file_describes_its_model(tmp_path):
         "general.architecture": "llama",
         "general.name": "ours",
         "general.basename": "ours",
-        "general.size_label": "172K",
+        "general.size_label": "120K",
         "general.tags": ["text-generation"],
         "general.file_type": 0,
         "general.quantization_version": 2,
@@ -113,9 +115,9 @@ def test_the_file_describes_its_model(tmp_path):
         "llama.context_length": 64,
         "llama.embedding_length": 64,
         "llama.feed_forward_length": 96,
-        "llama.block_count": 3,
+        "llama.block_count": 2,
         "llama.attention.head_count": 4,
-        "llama.attention.head_count_kv": 2,
+        "llama.attention.head_count_kv": 1,
         "llama.attention.key_length": 32,
         "llama.attention.value_length": 32,
         "llama.attention.layer_norm_rms_epsilon": pytest.approx(3e-6),
@@ -144,10 +146,15 @@ def test_the_license_of_an_imported_model_is_in_the_file(tmp_path):
     assert card_fields(tmp_path, card)["general.license"] == "apache-2.0"
 
 
+def test_a_card_without_a_license_adds_none(tmp_path):
+    assert "general.license" not in card_fields(tmp_path, "# A model\n")
+
+
 @pytest.mark.parametrize("card", [
     "# A model\n", "---\nlicense: [a\n---\n", "---\n- a\n---\n", "---\nlicense: [a, b]\n---\n"])
-def test_a_card_without_a_license_adds_none(card, tmp_path):
-    assert "general.license" not in card_fields(tmp_path, card)
+def test_a_card_may_state_no_license(card, tmp_path):
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert read_license(tmp_path) is None
 
 
 def test_the_file_holds_our_tokenizer(tmp_path):

@@ -23,7 +23,7 @@ def test_another_window_does_not_count():
 
 
 def test_it_prints_the_split_of_a_run(workdir, capsys):
-    main([str(train_tiny(workdir, "split"))])
+    main([str(train_tiny(workdir, "split", "--train.steps=3"))])
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     kinds = [figures[name] for name in ("repeated pair", "repeated token", "new")]
     total = sum(kind["targets"] for kind in kinds)
