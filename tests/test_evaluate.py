@@ -296,9 +296,13 @@ def test_a_plot_is_a_picture(runs, capsys, monkeypatch):
 
 
 def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
+    """That each format is drawn is seen in test_plots.py."""
     monkeypatch.chdir(runs.parent)
+    drawn = mock.Mock(return_value=b"a picture")
+    monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     evaluated(capsys, "rope", "--device=cpu", "--plot=loss.pdf")
-    assert Path("loss.pdf").read_bytes().startswith(b"%PDF-1")
+    assert drawn.call_args.kwargs["format"] == "pdf"
+    assert Path("loss.pdf").read_bytes() == b"a picture"
 
 
 def test_models_stand_in_the_order_in_which_they_are_named(runs, capsys, monkeypatch):

@@ -178,6 +178,7 @@ def test_the_title_of_a_plot_says_on_which_text_runs_were_measured(
         new_run, monkeypatch, in_bits, on_own_text, title, label):
     figure = plots.Figure()
     monkeypatch.setattr(plots, "Figure", lambda **_: figure)
+    monkeypatch.setattr(figure, "savefig", lambda *args, **options: None)
     plots.draw_losses([new_run("a")], in_bits=in_bits, on_own_text=on_own_text)
     (ax,) = figure.axes
     assert (ax.get_title(), ax.get_ylabel()) == (title, label)
