@@ -164,16 +164,22 @@ def test_int8_is_measured_for_the_products_that_take_place(call, options, measur
     assert tokens == measured
 
 
+@pytest.fixture(scope="module")
+def all_options(expected):
+    """The continuation with EVERY_OPTION."""
+    return expected("x", SAMPLING, **CHOICES)
+
+
 @pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
-def test_no_option_of_sampling_is_without_effect_there(name, expected):
+def test_no_option_of_sampling_is_without_effect_there(name, expected, all_options):
     other = dataclasses.replace(SAMPLING, **{name: getattr(Sampling(), name)})
-    assert expected("x", other, **CHOICES) != expected("x", SAMPLING, **CHOICES)
+    assert expected("x", other, **CHOICES) != all_options
 
 
 @pytest.mark.parametrize("changes", [
     {"checkpoint": "best"}, {"scaling": None}, {"seed": 8}, {"dtype": "float32"}], ids=str)
-def test_no_other_option_is_without_effect_there(changes, expected):
-    assert expected("x", SAMPLING, **CHOICES | changes) != expected("x", SAMPLING, **CHOICES)
+def test_no_other_option_is_without_effect_there(changes, expected, all_options):
+    assert expected("x", SAMPLING, **CHOICES | changes) != all_options
 
 
 def test_compile_draws_with_the_compiled_step(call, monkeypatch):
