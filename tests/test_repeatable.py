@@ -40,7 +40,7 @@ def test_the_compiled_gradient_of_an_embedding_is_always_the_same():
 
 @pytest.mark.slow
 def test_two_compiled_trainings_in_bfloat16_are_equal(workdir):
-    options = [*COMPILED, *EXACT, "--train.dtype=bfloat16"]
+    options = [*EXACT, *COMPILED, "--train.dtype=bfloat16"]
     first = train_tiny(workdir, "first-bfloat16", *options)
     assert_equal_runs(first, train_tiny(workdir, "second-bfloat16", *options))
 
@@ -48,9 +48,9 @@ def test_two_compiled_trainings_in_bfloat16_are_equal(workdir):
 @pytest.mark.slow
 def test_a_compiled_training_killed_and_resumed_equals_one_never_stopped(workdir):
     """In float32. So two that are not stopped are equal too."""
-    straight = train_tiny(workdir, "straight", *COMPILED, *EXACT)
+    straight = train_tiny(workdir, "straight", *EXACT, *COMPILED)
     killed = workdir / "runs" / "killed"
     kill_before("start_step", lambda setup, step: step == 5,
-                *tiny_argv(workdir, *COMPILED, *EXACT, "--name", "killed"))
+                *tiny_argv(workdir, *EXACT, *COMPILED, "--name", "killed"))
     assert exit_code(train.main, "--resume", killed) == 0
     assert_equal_runs(straight, killed)
