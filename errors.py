@@ -3,6 +3,7 @@
 import difflib
 import math
 import os
+import re
 import reprlib
 import shlex
 import signal
@@ -44,6 +45,16 @@ def say(text: str) -> None:
 
     with suppress(OSError):
         tqdm.write(text, file=sys.stderr)
+
+
+def note_backslash_n(option: str, texts: Iterable[str]) -> None:
+    """Print a note if a text of the command line has a backslash and an n for a line break.
+
+    Before a lower-case letter they are none: LaTeX has \\newline, \\noindent and \\nabla.
+    """
+    if any(re.search(r"\\n(?![a-z])", text) for text in texts):
+        say(f"note: \\n in {option} is a backslash and an n, and no line break: in bash, write "
+            f"{option} $'...\\n'")
 
 
 def hide_controls(text: str) -> str:

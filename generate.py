@@ -17,7 +17,15 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
-from errors import Range, UserError, hide_controls, report_errors, say, starting
+from errors import (
+    Range,
+    UserError,
+    hide_controls,
+    note_backslash_n,
+    report_errors,
+    say,
+    starting,
+)
 
 with starting(__name__):
     from tqdm import tqdm
@@ -171,6 +179,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if options.interactive and options.prompt_file == "-":
         raise UserError("--prompt-file - reads all of stdin, which leaves none to --interactive: "
                         "give the prompt by --prompt TEXT")
+    note_backslash_n("--prompt", options.prompt)
+    note_backslash_n("--stop", options.stop)
     if options.prompt_file:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from data.dataset import explain_change, find_or_prepare, has_changed
-from errors import UserError, say
+from errors import UserError, note_backslash_n, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
@@ -434,6 +434,8 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
     note_final_lr(config.optim, config.train.steps)
+    if "train.sample_prompt" in start.given:
+        note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
 
 
 def note_final_lr(optim: OptimConfig, steps: int) -> None:

@@ -24,6 +24,7 @@ from errors import (
     did_you_mean,
     find_script,
     hide_controls,
+    note_backslash_n,
     report_errors,
     say,
     starting,
@@ -260,6 +261,15 @@ def test_a_misspelt_name_is_suggested(word, name):
 
 def test_a_terminal_shows_no_control_characters():
     assert hide_controls("a\tb\n\x00\x1b[2J") == "a\tb\n\ufffd\ufffd[2J"
+
+
+@pytest.mark.parametrize("text, n_notes", [
+    ("ROMEO:\\n", 1), ("A: hi\\nB:", 1), ("ROMEO:\n", 0), (r"\newline and \nabla", 0)])
+def test_a_backslash_and_an_n_are_noted(capsys, text, n_notes):
+    note_backslash_n("--stop", ["def ", text])
+    assert capsys.readouterr().err == n_notes * (
+        "note: \\n in --stop is a backslash and an n, and no line break: in bash, write --stop "
+        "$'...\\n'\n")
 
 
 # --- commands in messages -------------------------------------------------------------------------

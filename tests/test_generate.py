@@ -268,6 +268,18 @@ def test_a_space_at_the_end_of_a_prompt_is_noted_once(call, prompts, notes):
     assert err.count("note: a prompt ends with a space, and pieces of the tokenizer begin") == notes
 
 
+@pytest.mark.parametrize("option", ["--prompt", "--stop"])
+def test_a_backslash_and_an_n_in_a_text_are_noted(call, option):
+    _, err = call("--prompt", "x", option, "ROMEO:\\n", "--max-new-tokens", "1")
+    assert err.count(f"note: \\n in {option} is a backslash and an n") == 1
+
+
+def test_a_prompt_file_may_have_a_backslash_and_an_n(call, tmp_path):
+    (tmp_path / "prompt.txt").write_text("print('\\n')")
+    _, err = call("--prompt-file", str(tmp_path / "prompt.txt"), "--max-new-tokens", "1")
+    assert "backslash" not in err
+
+
 # The seeds of the second and the third text of a session of seed 0.
 SECOND = 1911258136983961498
 THIRD = 7840605766364344384

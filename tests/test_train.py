@@ -470,6 +470,12 @@ def test_the_prompt_is_of_one_document():
     assert train.choose_prompt(setup) == "ab"  # "43" has no letter
 
 
+@pytest.mark.parametrize("sample_prompt, n_notes", [("ROMEO:\\n", 1), ("ROMEO:\n", 0)])
+def test_a_backslash_and_an_n_in_a_sample_prompt_are_noted(workdir, capfd, sample_prompt, n_notes):
+    build_setup(workdir, "--train.sample_prompt", sample_prompt)
+    assert capfd.readouterr().err.count("a backslash and an n") == n_notes
+
+
 def test_a_training_that_got_worse_says_whose_weights_are_best(workdir, capfd):
     train_tiny(workdir, "overshot", "--model.n_layers=2", "--train.steps=4",
                "--train.eval_interval=1", "--optim.lr=0.5", "--optim.warmup_steps=0")
