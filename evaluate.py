@@ -97,6 +97,8 @@ def main(argv: list[str] | None = None) -> None:
         if resolve_device(options.device).type == "cpu":
             keep_freed_memory()
         models = open_models(options.runs, options.given, held)
+        if options.checkpoint == "best":
+            note_missing_best(models)
         drawn = choose_drawn(models, options.plot) if options.plot else []
         if options.given:
             results = measure_on_text(models, options)
@@ -207,6 +209,13 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
     if not models:
         raise UserError("none of these is a run")
     return models
+
+
+def note_missing_best(models: list[Model]) -> None:
+    """Print a note for each run whose last weights stand in for the best ones."""
+    for model in models:
+        if model.weights is None:
+            model.run.note_missing_best()
 
 
 def open_foreign(path: Path, held: ExitStack) -> Model:

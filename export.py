@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> None:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options of a command line."""
     parser = Parser(__doc__)
-    parser.add_argument("source", metavar="FROM", help="A run, or a folder or GGUF to import.")
+    parser.add_argument("source", metavar="FROM", help="A run, whose best weights are "
+                        "exported, or a folder or GGUF to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
     parser.add_argument("--to", required=True, choices=["hf", "gguf", "web", "run"],
                         help="What to make.")

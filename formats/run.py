@@ -42,6 +42,7 @@ def load_for_export(path: Path, layout: Target, to: str) -> Exported:
         names = tensor_names(model, layout)
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
+    run.note_missing_best()
     weights = run.checkpoints.load_weights()
     stored = {name: Stored(path, weight.dtype, tuple(weight.shape), weight.clone)
               for name, weight in weights.items()}

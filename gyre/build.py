@@ -308,6 +308,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
         run = RunDir.open(config.init_from)
+        if world.is_main:
+            run.note_missing_best()
         weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:

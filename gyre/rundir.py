@@ -183,6 +183,11 @@ class RunDir:
 
     checkpoints = cached_property(lambda self: Checkpoints(self.path))
 
+    def note_missing_best(self) -> None:
+        """Print a note if the last weights stand in for the best ones, which there are not."""
+        if not self.checkpoints.has_best:
+            say(f"note: {self.path} has no best weights: its last ones are taken")
+
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the training data."""

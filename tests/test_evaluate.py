@@ -281,6 +281,18 @@ def test_the_last_checkpoint_is_measured_if_asked_for(runs, capsys, monkeypatch)
     assert record["checkpoint"] == "last"
 
 
+@pytest.mark.parametrize("options, n_notes", [([], 1), (["--checkpoint=last"], 0)])
+def test_a_run_without_best_weights_is_measured_with_a_note(
+    runs, tmp_path, capsys, monkeypatch, options, n_notes
+):
+    monkeypatch.chdir(runs.parent)
+    shutil.copytree(runs / "rope", tmp_path / "stopped")
+    shutil.rmtree(tmp_path / "stopped" / "best")
+    _, errors = evaluated(capsys, "rope", tmp_path / "stopped", "--device=cpu", *options)
+    note = f"note: {tmp_path / 'stopped'} has no best weights: its last"
+    assert [line.startswith(note) for line in errors].count(True) == n_notes
+
+
 def test_a_folder_that_is_no_run_is_skipped(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     (_, rope, *_), errors = evaluated(capsys, "rope", "runs/notes", "--device=cpu")

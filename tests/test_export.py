@@ -227,6 +227,19 @@ def test_a_run_is_exported_by_its_name(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "config.json").is_file()
 
 
+def test_an_export_of_the_last_weights_says_so(tmp_path, capsys):
+    run = make_run(tmp_path)
+    (run.path / "best").rename(run.path / "last")
+    export_to("hf", run.path, tmp_path / "out")
+    assert f"note: {run.path} has no best weights: its last" in capsys.readouterr().err
+
+
+def test_an_export_of_the_best_weights_needs_no_note(tmp_path, capsys):
+    run = make_run(tmp_path)
+    export_to("hf", run.path, tmp_path / "out")
+    assert "note: " not in capsys.readouterr().err
+
+
 def test_byte_level_pairs_have_no_place_in_a_gguf(tmp_path, capsys):
     run, _ = imported(tmp_path, "llama3")
     assert_refused(capsys, "gguf", run.path, tmp_path / "out", "tokenizer.json",

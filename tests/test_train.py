@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import sys
 from types import SimpleNamespace
 from unittest.mock import MagicMock, Mock
@@ -387,6 +388,16 @@ def test_a_fine_tuning_measures_the_base_on_its_own_text_first(workdir, straight
     assert list(losses) == [0, 1, 2, 3]
     assert losses[3] < losses[0]
     assert f"step 0: val loss {losses[0]:.4f} nats/token" in capfd.readouterr().err
+
+
+def test_a_fine_tuning_of_the_last_weights_says_so(workdir, straight, tmp_path, capfd):
+    shutil.copytree(straight, tmp_path / "stopped")
+    shutil.rmtree(tmp_path / "stopped" / "best")
+    assert exit_code(train.main, *training_argv(workdir, "--init-from", tmp_path / "stopped",
+                                                "--name", "gone-on", "--train.steps=1",
+                                                "--optim.warmup_steps=0")) == 0
+    note = f"note: {tmp_path / 'stopped'} has no best weights: its last ones are taken"
+    assert note in capfd.readouterr().err
 
 
 def test_the_best_of_a_fine_tuning_is_one_of_its_own(workdir, straight):
