@@ -86,6 +86,18 @@ def find_or_prepare(
     return prepare(config, fit_vocabulary, fit_val_fraction)
 
 
+def find_data_of(run: Path, config: DataConfig, known: dict[str, Any] | None) -> Prepared:
+    """Return the prepared data of a run with these settings, or prepare its text again.
+
+    Raises UserError, which names the run, if neither is there.
+    """
+    try:
+        return find_or_prepare(config, known)
+    except UserError as error:
+        raise UserError(f"{run} needs its text, because {config.prepared} has nothing of it: "
+                        f"{error}") from error
+
+
 def prepare(
     config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False
 ) -> Prepared:

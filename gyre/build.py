@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from data.dataset import explain_change, find_or_prepare, has_changed
+from data.dataset import explain_change, find_data_of, find_or_prepare, has_changed
 from errors import UserError, note_backslash_n, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
@@ -90,8 +90,11 @@ def prepare_data(start: Start, world: World) -> Start:
     fitted = start.draft.fitted if start.draft is not None else frozenset()
     run_settings = source.manifest["settings"] if source else None
     # If it has to be prepared, one of several processes does it, and the others wait.
-    data = find_or_prepare(config.data, run_settings, "data.vocab_size" in fitted,
-                           "data.val_fraction" in fitted)
+    if source:
+        data = find_data_of(source.path, config.data, run_settings)
+    else:
+        data = find_or_prepare(config.data, None, "data.vocab_size" in fitted,
+                               "data.val_fraction" in fitted)
     if source and source.manifest["files"] != data.manifest["files"]:
         # What was prepared for the run is gone, and the text makes other token ids.
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "

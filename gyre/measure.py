@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from data.dataset import Prepared, find_or_prepare
+from data.dataset import Prepared, find_data_of
 from data.text import Encoded, Text
 from data.tokenizer import Tokenizer
 from errors import UserError
@@ -371,7 +371,7 @@ def loss_of_32(scorer: Scorer) -> float:
 
 def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
-    data = find_or_prepare(config.data, run.manifest.get("settings"))
+    data = find_data_of(run.path, config.data, run.manifest.get("settings"))
     if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")

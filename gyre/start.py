@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 from argparse import Namespace
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -344,8 +344,19 @@ def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *mo
     for part in (*needed, *more):
         if attrgetter(part)(config) == attrgetter(part)(saved):
             continue
+        names = part
+        if is_dataclass(attrgetter(part)(saved)):
+            names = ", ".join(name_differences(part, saved, config))
+        advice = "leave it out, or start a new run for that"
         if part == "optim":
-            raise UserError(f"optim of {run.path} cannot change on {option}: say --branch-from "
-                            f"{shlex.quote(str(run.path))} instead, which starts another run where "
-                            "it stands")
-        raise UserError(f"{part} of {run.path} cannot change on {option}: start a new run for that")
+            advice = (f"say --branch-from {shlex.quote(str(run.path))} instead, which starts "
+                      "another run where it stands")
+        raise UserError(f"{names} of {run.path} cannot change on {option}: {advice}")
+
+
+def name_differences(part: str, saved: Config, config: Config) -> list[str]:
+    """Return the dotted names of the fields in which a part of two configurations differs."""
+    old = attrgetter(part)(saved)
+    new = attrgetter(part)(config)
+    return [f"{part}.{entry.name}" for entry in fields(old)
+            if getattr(old, entry.name) != getattr(new, entry.name)]

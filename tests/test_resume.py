@@ -413,6 +413,15 @@ def test_a_link_to_nothing_among_the_texts_stops_no_resume(stopped):
     assert exit_code(train.main, "--resume", stopped) == 0
 
 
+def test_a_run_without_its_text_and_what_was_prepared_is_named(stopped, capfd):
+    folder = stopped.parents[1]
+    (folder / "text.txt").unlink()
+    shutil.rmtree(folder / "prepared")
+    assert error_lines(capfd, train.main, "--resume", stopped)[-1] == (
+        f"error: {stopped} needs its text, because {folder / 'prepared'} has nothing of it: "
+        f"--data.files {folder / 'text.txt'} matches no file")
+
+
 @pytest.mark.parametrize("argv", [
     ["--resume", "{path}"], ["--branch-from", "{path}", "--at=2", "--train.steps=9"]])
 def test_a_text_that_changed_is_not_prepared_again(stopped, capfd, argv):

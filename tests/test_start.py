@@ -45,9 +45,10 @@ FIXED = " of .* cannot change on --resume"
 
 
 @pytest.mark.parametrize("change, words", [
-    ("--seed=2", "seed" + FIXED), ("--model.dim=96", "model" + FIXED),
-    ("--optim.lr=1", "optim" + FIXED + ": say --branch-from .* instead"),
-    ("--data.seq_len=21", "data" + FIXED),
+    ("--seed=2", "^seed" + FIXED), ("--model.dim=96", "^model.dim" + FIXED),
+    ("--optim.lr=1", "^optim.lr" + FIXED + ": say --branch-from .* instead"),
+    ("--data.seq_len=21", "^data.seq_len" + FIXED + ": leave it out, or start"),
+    ("--data.files=a.txt", "data.files" + FIXED),
     ("--train.batch_size=3", "train.batch_size" + FIXED),
     ("--branch-from=x", "leave one of them out"), ("--name=x", "name" + FIXED),
     ("--config=small", "leave out --init-from and --config"),
