@@ -273,6 +273,8 @@ class Files(Source):
         for file in files:
             yield read_file(file, notes)
         self.n_files = len(files) - len(notes.skipped_tables)
+        if self.n_files == 0 and notes.no_text is not None:
+            raise notes.no_text
         for search in searches:
             self.n_files -= len(search.not_utf8)
             if search.is_folder or search.not_utf8:
@@ -567,6 +569,8 @@ class Notes:
     other_types: dict[str, None] = field(default_factory=dict)
     """Types of values in the column that are no text, in the order of the rows."""
     skipped_tables: list[str] = field(default_factory=list)
+    no_text: NoText | None = None
+    """Why the first of these was left out."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -656,10 +660,12 @@ def read_table(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
     try:
         with file.reading():
             yield from read_column(read_rows(file.path, notes.config.column), notes)
-    except NoText:
+    except NoText as error:
         if not file.in_folder:
             raise
         notes.skipped_tables.append(file.name)
+        if notes.no_text is None:
+            notes.no_text = error
 
 
 def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:

@@ -599,6 +599,13 @@ def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
     assert notes(capsys)[1:] == [note]
 
 
+def test_a_folder_of_tables_without_the_column_is_an_error(tmp_path):
+    write(tmp_path / "a.csv", "day,review\nMo,good\n")
+    write(tmp_path / "b.jsonl", '{"event": 1}\n')
+    with pytest.raises(UserError, match="a.csv cannot be read: it has no text in a column 'text'"):
+        read(tmp_path)
+
+
 def test_a_named_table_without_the_column_is_an_error(tmp_path):
     """Also where its folder is named, too."""
     write(tmp_path / "a.txt", "text")
