@@ -439,6 +439,8 @@ class NoText(UserError):
     """A table has no text in the column that is read."""
 
 
+# What is no name of a column in the first line of a CSV: a number, or a text.
+NO_NAME = r"(?s)[-\d.,]*\d|.{60,}"
 # From columns to their text, one after another: a filter of jq, and the same in Python for a CSV.
 JOIN_COLUMNS = r'{text: [%s] | join("\n")}'
 JOIN_CSV = (
@@ -487,6 +489,13 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
             shown += f" ({kind})"
         names.append(shown)
     advice = "choose a column of text with --data.column"
+    texts = list(candidates.values())
+    if not texts:
+        advice = "write its texts into a .jsonl file with a column 'text'"
+    elif delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns):
+        advice = "its first line has to name the columns: write such a line above it"
+    elif len(texts) == 1:
+        advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
     nearest = closest(column.lower(), candidates)
     if nearest is not None:
         advice = f"did you mean --data.column {shlex.quote(candidates[nearest])}?"

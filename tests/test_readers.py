@@ -117,7 +117,7 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("a.csv", "0,a tweet\n1,another\n", "column 'text', only '0', 'a tweet': .*--data.column"),
+    ("a.csv", "0,a tweet\n1,another\n", "'0', 'a tweet': its first line has to name the columns"),
     ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* names 2 columns: .*quotes"),
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
@@ -142,7 +142,19 @@ def test_a_column_of_nearly_this_name_is_suggested(tmp_path, column, header, sug
 
 def test_no_column_without_text_is_suggested(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"Text": ["a"], "summary": "b"}\n')
-    with pytest.raises(UserError, match="choose a column of text with --data.column$"):
+    with pytest.raises(UserError, match="choose its only column of text with .*column summary"):
+        read(path)
+
+
+def test_a_first_line_with_a_text_is_none_of_names(tmp_path):
+    path = write(tmp_path / "a.csv", f"good,{'a long review ' * 5}\n")
+    with pytest.raises(UserError, match="its first line has to name the columns: write such"):
+        read(path)
+
+
+def test_a_table_without_any_text_is_not_sent_to_its_columns(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"text": {"body": "b"}}\n')
+    with pytest.raises(UserError, match="only 'text' .dict.: write its texts into a .jsonl file"):
         read(path)
 
 
