@@ -143,7 +143,9 @@ def find_run(path: Path, runs: Path) -> Path:
         names = {str(folder.parent / name) for name in names}
     nearest = did_you_mean(str(path), names)
     download = ""
-    if is_name and not nearest:  # it may be the name of a public model
+    # It may be the name of a public model, such as gpt2 or OWNER/NAME.
+    may_be_public = is_name or (len(path.parts) == 2 and not path.parent.exists())
+    if may_be_public and not nearest:
         download = "; a model of the Hub is the folder that it was downloaded to"
     raise UserError(f"no run folder at {folder}{nearest}: python evaluate.py lists the runs"
                     f"{download}")

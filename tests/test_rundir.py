@@ -245,7 +245,9 @@ def refused(path):
      "the runs"),
     ("runs/small-rope", "no run folder at runs/small-rope (did you mean runs/small-rope-s1?): "
      "python evaluate.py lists the runs"),
-    ("else/small-rope", "no run folder at else/small-rope: python evaluate.py lists the runs"),
+    ("runs/gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs"),
+    ("some/model", "no run folder at some/model: python evaluate.py lists the runs; a model of the "
+     "Hub is the folder that it was downloaded to"),
     ("gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs; a model of the Hub is "
      "the folder that it was downloaded to")])
 def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, message):
