@@ -38,7 +38,7 @@ from data.readers import (
     reading,
     split_documents,
 )
-from errors import Range, UserError, check_ranges, require_modules, say
+from errors import Range, UserError, check_ranges, closest, require_modules, say
 from files import atomic_path, sha256
 
 AUTO = "auto"
@@ -420,6 +420,8 @@ def match_files(pattern: str) -> list[str]:
         if len(parts) > 1 and all(os.path.exists(part) for part in parts):
             several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
             hint = f": did you mean {several}?"
+        if not hint:
+            hint = suggest_file(pattern)
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
         if not os.path.exists(path):
@@ -427,6 +429,19 @@ def match_files(pattern: str) -> list[str]:
                             "there: remove it, or name the files without it")
         check_kind(path)
     return paths
+
+
+def suggest_file(pattern: str) -> str:
+    """Return where a relative path starts, and the nearest name beside a file that is not there."""
+    place = "" if os.path.isabs(pattern) else f" in {os.getcwd()}"
+    folder, name = os.path.split(pattern)
+    names: list[str] = []
+    with suppress(OSError):  # the folder may be missing too
+        names = os.listdir(os.path.abspath(folder))
+    nearest = closest(name, names)
+    if nearest is None:
+        return place
+    return f"{place} (did you mean {os.path.join(folder, nearest)}?)"
 
 
 def search_files(pattern: str) -> "Search":

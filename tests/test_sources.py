@@ -222,6 +222,24 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         texts(files=str(tmp_path / name))
 
 
+@pytest.mark.parametrize("named, suggestion", [
+    ("poem", " (did you mean {folder}/poem.txt?)"),
+    ("peom.txt", " (did you mean {folder}/poem.txt?)"), ("else", ""), ("no/poem.txt", "")])
+def test_the_file_of_the_nearest_name_is_suggested(tmp_path, named, suggestion):
+    write(tmp_path / "poem.txt", "a")
+    with pytest.raises(UserError) as caught:
+        texts(files=f"{tmp_path}/{named}")
+    assert str(caught.value) == (f"--data.files {tmp_path}/{named} matches no file"
+                                 + suggestion.format(folder=tmp_path))
+
+
+def test_a_missing_relative_path_is_shown_with_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        texts(files="poem.txt")
+    assert str(caught.value) == f"--data.files poem.txt matches no file in {tmp_path}"
+
+
 def test_names_joined_by_a_comma_are_to_be_given_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.txt", "a")
