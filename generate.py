@@ -186,6 +186,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if "" in options.stop:
         raise UserError("--stop '' is in every text: leave it out")
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
+    always_likeliest = options.sampling.temperature == 0 or options.sampling.top_k == 1
+    if always_likeliest and options.num_samples > 1:
+        say(f"note: all {options.num_samples} samples are the same, because each token is the "
+            "likeliest one")
     return options
 
 

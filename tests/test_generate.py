@@ -268,6 +268,14 @@ def test_a_space_at_the_end_of_a_prompt_is_noted_once(call, prompts, notes):
     assert err.count("note: a prompt ends with a space, and pieces of the tokenizer begin") == notes
 
 
+@pytest.mark.parametrize("options, n_notes", [
+    (["--temperature=0", "--num-samples=2"], 1), (["--top-k=1", "--num-samples=2"], 1),
+    (["--temperature=0"], 0), (["--num-samples=2"], 0)])
+def test_samples_that_cannot_differ_are_noted(call, options, n_notes):
+    _, err = call("--prompt", "x", "--max-new-tokens", "1", *options)
+    assert err.count("samples are the same, because each token is the likeliest") == n_notes
+
+
 @pytest.mark.parametrize("option", ["--prompt", "--stop"])
 def test_a_backslash_and_an_n_in_a_text_are_noted(call, option):
     _, err = call("--prompt", "x", option, "ROMEO:\\n", "--max-new-tokens", "1")
