@@ -52,6 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.to == "run":
             refuse_run(source)
             import_model(source, target)
+            note_place(target)
         else:
             export_run(source, target, options.to, options.dtype)
 
@@ -85,6 +86,13 @@ def refuse_run(source: Path) -> None:
             raise UserError(f"{source} is a run already, which --to run cannot import: use "
                             f"--run {shlex.quote(str(path))} as it is, or export it with --to hf, "
                             "gguf or web")
+
+
+def note_place(target: Path) -> None:
+    """Print a note if a run was named as those in runs/ are, and is in another folder."""
+    if target.name == str(target) and Path.cwd().name != LogConfig.runs:
+        say(f"note: {target} is in this folder, and evaluate.py lists those in {LogConfig.runs}/: "
+            f"mv {shlex.quote(str(target))} {LogConfig.runs}/ puts it there")
 
 
 def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:

@@ -90,6 +90,17 @@ def test_a_folder_is_imported_though_a_run_has_its_name(tmp_path, monkeypatch):
     assert exit_code(export.main, folder.name, "runs/imported", "--to", "run") == 0
 
 
+@pytest.mark.parametrize("target, n_notes", [("mine", 1), ("runs/mine", 0), ("./a/mine", 0)])
+def test_an_import_by_a_name_alone_is_said_to_be_no_listed_run(
+    target, n_notes, tmp_path, capsys, monkeypatch
+):
+    folder = their_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(export.main, folder, target, "--to", "run") == 0
+    note = "note: mine is in this folder, and evaluate.py lists those in runs/: mv mine runs/"
+    assert capsys.readouterr().err.count(note) == n_notes
+
+
 def test_a_refused_import_makes_no_folder_above_its_target(tmp_path, capsys):
     folder = their_folder(tmp_path)
     edit_json(folder / "config.json", mlp_bias=True)
