@@ -277,8 +277,9 @@ class RunDir:
     def new_path(runs: str | Path, name: str) -> Path:
         """Return where a run of this name will be. UserError if the name is invalid or taken."""
         if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
-            raise UserError(f"run name {name!r} must be letters, digits and _ . = + - (and not "
-                            "'wandb', which holds wandb's files): choose another name")
+            raise UserError(f"run name {name!r} must begin with a letter, a digit or _, and have "
+                            "only these and . = + - behind it (and not be 'wandb', which holds "
+                            "wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
             raise UserError(f"{path} already exists: continue it with --resume "

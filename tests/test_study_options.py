@@ -43,7 +43,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "8k,8k"], "lengths in ascending order"),
     (["--tokens", "0,8k"], "lengths in ascending order"),
     (["--tokens", "8k,1m"], "lengths in ascending order"),
-    (["--name", "a/b"], "run name 'a/b' must be"),
+    (["--name", "a/b"], "run name 'a/b' must begin with a letter, a digit or _"),
     (["--data.seq_len", "31"], "T = 31 (data.seq_len, or --context) is odd"),
 ])
 def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, extra, words):
