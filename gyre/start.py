@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.dataset import Prepared
-from data.sources import AUTO, DataConfig, check_column, resolve_files
+from data.sources import AUTO, DataConfig, Files, check_column, resolve_files
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
@@ -284,6 +284,8 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     share: Layer = {}
     if "imported" not in run.manifest:
         data = inherit_data(saved.data, asked)
+        if not any(name in asked for name in NAMES_TEXT):
+            check_text(run, saved.data)
         if data.get("files") is not None and "data.val_fraction" not in asked:
             # A larger share of these files would hold out what the other run was trained on.
             share["data.val_fraction"] = saved.data.val_fraction
@@ -294,6 +296,16 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     if "model.dropout" in asked:
         dropout["model.dropout"] = asked["model.dropout"]
     return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
+
+
+def check_text(run: RunDir, data: DataConfig) -> None:
+    """Raise UserError if the files of a run's text, which a new run takes over, are not there."""
+    try:
+        if data.source == "files":
+            Files(data).find()
+    except UserError as error:
+        raise UserError(f"--init-from takes the text of {run.path} too, and {error}: name another "
+                        "one with --data.files") from error
 
 
 def inherit_data(saved: DataConfig, asked: Layer) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +158,18 @@ def test_another_text_makes_a_limit_of_the_row_length(base):
 def test_another_source_takes_the_place_of_the_files(base):
     data = start("--init-from", base, "--data.source", "stdlib").config.data
     assert (data.source, data.files) == ("stdlib", None)
+
+
+def test_a_fine_tuning_on_a_text_that_is_gone_names_its_run(workdir, tmp_path):
+    text = shutil.copy(workdir / "text.txt", tmp_path)
+    of_text = train_tiny(workdir, "of-text", "--train.steps", "1", "--optim.warmup_steps", "0",
+                         "--data.files=null", f"--data.files={text}")
+    Path(text).unlink()
+    with pytest.raises(UserError) as caught:
+        start("--init-from", of_text)
+    assert str(caught.value) == (
+        f"--init-from takes the text of {of_text} too, and --data.files {text} matches no file: "
+        "name another one with --data.files")
 
 
 @pytest.fixture(scope="module")
