@@ -307,6 +307,7 @@ OPTIONS = MappingProxyType(list_options(Config))
 
 # Words of other repositories for our options.
 HABITS = {
+    "config": "c config_file",
     "data.files": "data data_dir data_path dataset input text train_file",
     "data.seq_len": "block_size context context_length ctx_len max_seq_len seq_length "
                     "sequence_length",

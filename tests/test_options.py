@@ -607,6 +607,11 @@ def test_options_of_a_command_are_those_of_its_help(command, capsys):
     assert options == set(COMMAND_OPTIONS[f"{command.__name__}.py"].split())
 
 
+def test_a_short_option_leads_to_config():
+    assert mistake("-c", "tiny.yaml", parser=Parser(config=True)) == (
+        "there is no option -c (did you mean --config?)")
+
+
 def test_a_word_like_no_option_gets_no_suggestion():
     assert mistake("--zzz") == "there is no option --zzz"
 
@@ -618,8 +623,8 @@ def test_all_unknown_options_are_named_at_once():
 
 
 def test_every_habit_leads_to_an_option_that_there_is():
-    known = {*OPTIONS, "resume", "prompt", "run", "dtype", "max_new_tokens", "num_samples",
-             "temperature"}
+    known = {*OPTIONS, "config", "resume", "prompt", "run", "dtype", "max_new_tokens",
+             "num_samples", "temperature"}
     assert set(HABITS) <= known
 
 
