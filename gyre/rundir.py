@@ -376,19 +376,26 @@ class RunDir:
 def git_revision(folder: Path = Path(__file__).parent) -> dict[str, Any] | None:
     """Return the revision of the code in a folder, and whether tracked files differ from it.
 
-    If they do, `diff_sha256` is the hash of the difference: two runs that share it had the same
-    code. None outside git, without git, and in a checkout that git distrusts.
+    If they do, `diff_sha256` is a hash of the difference and of the Python files that git does not
+    know: two runs that share it had the same code. None outside git, without git, and in a checkout
+    that git distrusts.
     """
-    git = ["git", "--no-optional-locks", "-C", str(folder)]
+    git = ["git", "--no-optional-locks", "-C", str(folder), "-c", "diff.relative=false"]
     describe = [*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    diff = [*git, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index",
-            "--binary", "HEAD"]
+    # Of a binary file it has the hash, which takes less time and memory than its content.
+    diff = [*git, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "HEAD"]
+    untracked = [*git, "ls-files", "--others", "--exclude-standard", "-z", "--", ":(top)*.py"]
     try:
         answer = subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
         if not answer.endswith("-dirty"):
             return {"revision": answer, "dirty": False}
-        changes = subprocess.run(diff, check=True, capture_output=True).stdout
+        changes = hashlib.sha256(subprocess.run(diff, check=True, capture_output=True).stdout)
+        names = subprocess.run(untracked, check=True, capture_output=True).stdout
+        for name in names.split(b"\0")[:-1]:
+            file = Path(folder, os.fsdecode(name))
+            if file.is_file():  # an editor may lock a file by a link to nothing
+                changes.update(name + b"\0" + bytes.fromhex(sha256(file)))
     except (OSError, subprocess.SubprocessError):
         return None
     return {"revision": answer.removesuffix("-dirty"), "dirty": True,
-            "diff_sha256": hashlib.sha256(changes).hexdigest()}
+            "diff_sha256": changes.hexdigest()}

@@ -126,6 +126,45 @@ def test_the_changes_of_a_dirty_revision_have_a_hash(checkout):
     assert hashes[0] == hashes[2] != hashes[1]
 
 
+def changes_hash(code: Path, name: str, content: bytes) -> str:
+    """The hash of the changes once this file beside `code` has this content."""
+    (code.parent / name).write_bytes(content)
+    rundir.git_revision.cache_clear()
+    git = rundir.git_revision(code.parent / "inner")
+    assert git is not None
+    return git["diff_sha256"]
+
+
+@pytest.fixture
+def dirty(checkout):
+    """A file of a checkout that has changes, with a binary one and a folder `inner` beside it."""
+    code, _ = checkout
+    (code.parent / "inner").mkdir()
+    (code.parent / "table.bin").write_bytes(b"\0" + bytes(1000))
+    subprocess.run(["git", "-C", code.parent, "add", "."], check=True)
+    code.write_text("2", encoding="utf-8")
+    return code
+
+
+# What git does not know is compared too, and what is binary, unless it has nothing to run.
+@pytest.mark.parametrize("name, first, second, differ", [
+    ("mine.py", b"1", b"2", True),
+    ("table.bin", b"\0\1", b"\0\2", True),
+    ("notes.txt", b"1", b"2", False)])
+def test_a_hash_of_changes_differs_with_code_only(dirty, name, first, second, differ):
+    assert (changes_hash(dirty, name, first) != changes_hash(dirty, name, second)) == differ
+
+
+def test_a_hash_of_changes_covers_all_folders_whatever_git_shows(dirty):
+    subprocess.run(["git", "-C", dirty.parent, "config", "diff.relative", "true"], check=True)
+    assert changes_hash(dirty, dirty.name, b"3") != changes_hash(dirty, dirty.name, b"4")
+
+
+def test_a_lock_of_an_editor_hides_no_revision(dirty):
+    (dirty.parent / ".#mine.py").symlink_to("somebody@somewhere")
+    assert rundir.git_revision(dirty.parent)["dirty"]
+
+
 def test_without_git_there_is_no_revision(checkout, monkeypatch, tmp_path):
     code, _ = checkout
     monkeypatch.setenv("PATH", str(tmp_path))
