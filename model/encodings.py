@@ -448,16 +448,16 @@ def differ_by_one_letter(word: str, other: str) -> bool:
     return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
-def check_buffers(model: nn.Module, config: ModelConfig) -> None:
-    """Raise UserError if an encoding has registered a buffer.
+def check_buffers(model: nn.Module) -> None:
+    """Raise UserError if an encoding, or another part of the model, has registered a buffer.
 
     A buffer is cast with the model, and checkpoints would hold it, or lose it where a model is
     built without memory.
     """
     for name, _ in model.named_buffers():
         raise UserError(
-            f"model.position {config.position} registers the buffer {name}, which a model cannot "
-            "have: keep what is computed in self.table, and what is trained in an nn.Parameter"
+            f"{name} is a buffer, which a model cannot have: keep what is trained in an "
+            "nn.Parameter, and what an encoding computes in self.table"
         )
 
 

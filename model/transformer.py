@@ -260,7 +260,7 @@ class Transformer(nn.Module):
         self.drawn_as: dict[str, tuple[str, float]] = {}
         with fixed_draws("attach"):
             self.position.attach(self)
-        check_buffers(self, config)
+        check_buffers(self)
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:

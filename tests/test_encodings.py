@@ -29,7 +29,7 @@ from gyre.rundir import RunDir
 from model.config import INIT_STD, ModelConfig
 from model.encodings import POSITIONS, PoPE, check_position
 from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
-from model.transformer import KVCache, Transformer
+from model.transformer import FeedForward, KVCache, Transformer
 
 TOKENS = torch.arange(14).view(2, 7)
 
@@ -214,8 +214,21 @@ def test_an_encoding_with_a_buffer_is_refused(persistent, monkeypatch):
             self.register_buffer("phases", torch.zeros(3), persistent=persistent)
 
     assert refusal(monkeypatch, Mine) == (
-        "model.position mine registers the buffer position.phases, which a model cannot have: keep "
-        "what is computed in self.table, and what is trained in an nn.Parameter")
+        "position.phases is a buffer, which a model cannot have: keep what is trained in an "
+        "nn.Parameter, and what an encoding computes in self.table")
+
+
+def test_a_buffer_elsewhere_is_not_blamed_on_the_encoding(monkeypatch):
+    class Counting(FeedForward):
+        def __init__(self, config):
+            super().__init__(config)
+            self.register_buffer("count", torch.zeros(1))
+
+    monkeypatch.setattr("model.transformer.FeedForward", Counting)
+    with pytest.raises(UserError) as caught:
+        Transformer(model_config())
+    assert str(caught.value).startswith(
+        "layers.0.feed_forward.count is a buffer, which a model cannot have: ")
 
 
 class Drawn(PositionEncoding):
