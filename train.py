@@ -402,7 +402,7 @@ def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
         advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
         if setup.progress.skipped == setup.progress.step:
             advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
-                      "model, such as its position encoding, for gradients that are not finite")
+                      "model, such as its position encoding, for values that are not finite")
         raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: "
                         f"{advice}. {run.path} has "
                         f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")

@@ -535,7 +535,7 @@ def test_bad_input_is_one_line_and_leaves_no_run(workdir, straight, capfd, extra
 
 @pytest.mark.parametrize("step, advice", [
     (3, "no step has changed a weight yet, so the cause is not optim.lr: look in the model, such "
-     "as its position encoding, for gradients that are not finite"),
+     "as its position encoding, for values that are not finite"),
     (4, "try a smaller optim.lr (now 0.001)")])
 def test_a_rate_is_blamed_only_if_it_moved_a_weight(step, advice):
     setup = Mock(progress=Progress(step=step, skipped=3), config=make_config())
