@@ -82,6 +82,8 @@ def quick_for(quick: Iterable[Any], values: Iterable[Any]) -> list[Any]:
 
     `quick` show what there is to see, and the others repeat it.
     """
+    values = [*values]
+    assert all(value in values for value in quick), f"{quick} are not all among {values}"
     parameters = []
     for value in values:
         marks = [] if value in quick else [pytest.mark.slow]
@@ -90,7 +92,7 @@ def quick_for(quick: Iterable[Any], values: Iterable[Any]) -> list[Any]:
 
 
 # For `quick_for`: the encodings of model/position.py, one that adds rows by hooks, and one with
-# wider keys. Other experiments are variants of these two.
+# wider keys. Other experiments are variants of these.
 KINDS = ["rope", "sinusoidal", "learned", "alibi", "none", "sin_qk", "pope"]
 
 
