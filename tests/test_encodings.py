@@ -248,8 +248,21 @@ class Drawn(PositionEncoding):
 def test_an_encoding_draws_the_same_numbers_in_every_model(monkeypatch):
     """No checkpoint has them, so another model of the same weights has to draw them again."""
     monkeypatch.setitem(POSITIONS, "mine", Drawn)
+    torch.manual_seed(1)
     expected = random_model(position="mine")(TOKENS)
+    torch.manual_seed(2)
     assert torch.equal(random_model(position="mine")(TOKENS), expected)
+
+
+def test_a_vector_that_attach_adds_on_meta_has_its_values(monkeypatch):
+    class Mine(PositionEncoding):
+        def attach(self, model):
+            self.gains = nn.Parameter(torch.full((2,), 3.0))
+
+    monkeypatch.setitem(POSITIONS, "mine", Mine)
+    with torch.device("meta"):
+        model = Transformer(model_config(position="mine"))
+    assert model.position.gains.tolist() == [3.0, 3.0]
 
 
 def test_an_encoding_that_draws_changes_no_other_random_number(monkeypatch):
