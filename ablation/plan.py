@@ -257,7 +257,7 @@ def choose_horizons(text: str) -> tuple[int, ...]:
 
 def check_arm(name: str, arms: Collection[str]) -> None:
     """Raise UserError, with the nearest name, for an arm that does not exist."""
-    with_arms = {overlay["model.position"] for overlay in ARMS.values()}
+    with_arms = {overlay.get("model.position") for overlay in ARMS.values()}
     if name not in arms and name in POSITIONS and name not in with_arms:
         raise UserError(f"unknown arm {name!r}, which is an encoding: give it as an arm of your "
                         f"own, --arm {name}=model.position={name}")

@@ -92,6 +92,11 @@ def test_arms_that_are_wrong_are_refused(names, added, words):
         plan.choose_arms(QUICK, names, added, {})
 
 
+def test_an_arm_may_change_no_encoding(monkeypatch):
+    monkeypatch.setitem(plan.ARMS, "fast", {"optim.lr": 1.0})
+    assert [*plan.choose_arms(QUICK, "rope,fast", [], {})] == ["rope", "fast"]
+
+
 def test_an_encoding_that_is_no_arm_is_given_as_one(monkeypatch):
     monkeypatch.setitem(POSITIONS, "mine", ALiBi)
     with pytest.raises(UserError) as caught:
