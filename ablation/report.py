@@ -108,7 +108,9 @@ def describe(study: Study) -> dict[str, str]:
     n_missing = count_missing(study)
     if n_missing:
         n_planned = len(plan.arms) * len(plan.seeds)
-        left_out.append(f"Unfinished: {n_missing} of the {n_planned} planned runs have no record.")
+        have = "has" if n_missing == 1 else "have"
+        left_out.append(f"Unfinished: {n_missing} of the {n_planned} planned runs {have} no "
+                        "record.")
     if plan.diverged:
         left_out.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
     rates = "This study tuned no learning rate."

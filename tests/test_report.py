@@ -165,6 +165,12 @@ def test_a_study_that_is_half_run_is_called_unfinished(half_run):
         "Unfinished: 23 of the 30 planned runs have no record.")
 
 
+def test_a_study_that_lacks_one_record_is_called_unfinished(made_up):
+    (made_up / "results" / "nope-s0.json").unlink()
+    assert compose(Study.load(made_up)).splitlines()[2] == (
+        "Unfinished: 1 of the 30 planned runs has no record.")
+
+
 def test_the_headline_says_where_seeds_are_missing(half_run):
     rows = table(half_run, "nats per token, 95 % interval over paired seeds")
     assert list(rows) == ["rope − sin, 2 of 6 seeds", "nope − sin, 2 of 6 seeds"]
