@@ -377,14 +377,16 @@ def git_revision(folder: Path = Path(__file__).parent) -> dict[str, Any] | None:
     """Return the revision of the code in a folder, and whether tracked files differ from it.
 
     If they do, `diff_sha256` is a hash of the difference and of the Python files that git does not
-    know: two runs that share it had the same code. None outside git, without git, and in a checkout
-    that git distrusts.
+    know, down to the packages: two runs that share it had the same code. None outside git, without
+    git, and in a checkout that git distrusts.
     """
     git = ["git", "--no-optional-locks", "-C", str(folder), "-c", "diff.relative=false"]
     describe = [*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     # Of a binary file it has the hash, which takes less time and memory than its content.
     diff = [*git, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "HEAD"]
-    untracked = [*git, "ls-files", "--others", "--exclude-standard", "-z", "--", ":(top)*.py"]
+    # No deeper than our own: a virtual environment that is not ignored has thousands.
+    untracked = [*git, "ls-files", "--others", "--exclude-standard", "-z", "--",
+                 ":(top,glob)*.py", ":(top,glob)*/*.py"]
     try:
         answer = subprocess.run(describe, check=True, capture_output=True, text=True).stdout.strip()
         if not answer.endswith("-dirty"):

@@ -128,6 +128,7 @@ def test_the_changes_of_a_dirty_revision_have_a_hash(checkout):
 
 def changes_hash(code: Path, name: str, content: bytes) -> str:
     """The hash of the changes once this file beside `code` has this content."""
+    (code.parent / name).parent.mkdir(parents=True, exist_ok=True)
     (code.parent / name).write_bytes(content)
     rundir.git_revision.cache_clear()
     git = rundir.git_revision(code.parent / "inner")
@@ -149,6 +150,8 @@ def dirty(checkout):
 # What git does not know is compared too, and what is binary, unless it has nothing to run.
 @pytest.mark.parametrize("name, first, second, differ", [
     ("mine.py", b"1", b"2", True),
+    ("inner/mine.py", b"1", b"2", True),
+    ("env/lib/other.py", b"1", b"2", False),  # an environment that is not ignored
     ("table.bin", b"\0\1", b"\0\2", True),
     ("notes.txt", b"1", b"2", False)])
 def test_a_hash_of_changes_differs_with_code_only(dirty, name, first, second, differ):
