@@ -44,7 +44,7 @@ from gyre.compute import (
     matmul_rates,
     resolve_device,
 )
-from gyre.options import Config, make_config
+from gyre.options import Config, flatten, make_config
 from gyre.rundir import git_revision
 from model import kernels
 
@@ -228,12 +228,30 @@ def add_new_options(configs: dict[str, Any]) -> dict[str, Any]:
     return completed
 
 
+def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Return the names of the options that differ, or are gone, in an arm that both plans have.
+
+    In other arms, `arms` differs.
+    """
+    names: set[str] = set()
+    for arm in planned.keys() & wanted.keys():
+        before = dict(flatten(planned[arm]))
+        after = dict(flatten(wanted[arm]))
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                names.add(name)
+    return sorted(names)
+
+
 def go_on(path: Path, wanted: dict[str, Any]) -> Plan:
     """Return the plan in the study's folder. UserError if it differs from what is `wanted`."""
     plan = planning.read_plan(path)
     wanted = wanted | {"config": add_new_options(wanted["config"])}
     planned = msgspec.structs.replace(plan, config=add_new_options(plan.config))
     changed = [name for name, value in wanted.items() if getattr(planned, name) != value]
+    if "config" in changed:
+        changed.remove("config")
+        changed += name_changed_options(planned.config, wanted["config"])
     if changed:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
                         f"{', '.join(changed)}): choose another folder with --name, or remove "

@@ -354,7 +354,7 @@ def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):
 
 def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
     error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "2"))[-1]
-    assert "another plan (these differ: config)" in error
+    assert "another plan (these differ: model.n_layers)" in error
     assert str(finished) in error
 
 
@@ -377,10 +377,16 @@ def test_a_study_goes_on_where_options_are_new(workdir, older):
     assert exit_code(ablate_in_process, *study_arguments(workdir)) == 0
 
 
-@pytest.mark.parametrize("option", ["--data.separator=x", "--model.theta=500"])
-def test_a_new_option_that_is_set_makes_another_plan(workdir, older, option, capsys):
-    error = error_lines(capsys, ablate.main, *study_arguments(workdir, option))[-1]
-    assert "another plan (these differ: config" in error
+@pytest.mark.parametrize("option, value", [("data.separator", "x"), ("model.theta", "500")])
+def test_a_new_option_that_is_set_makes_another_plan(workdir, older, option, value, capsys):
+    error = error_lines(capsys, ablate.main, *study_arguments(workdir, f"--{option}={value}"))[-1]
+    assert f"another plan (these differ: {option})" in error
+
+
+def test_an_option_that_is_gone_is_named():
+    planned = {"a": {"model": {"dim": 8, "gone": 1}}, "b": {}}
+    wanted = {"a": {"model": {"dim": 8}}, "c": {}}
+    assert runner.name_changed_options(planned, wanted) == ["model.gone"]
 
 
 def test_a_study_that_another_process_works_on_is_refused(workdir, finished, capsys):
