@@ -488,18 +488,28 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
         else:
             shown += f" ({kind})"
         names.append(shown)
-    advice = "choose a column of text with --data.column"
-    texts = list(candidates.values())
-    if not texts:
-        advice = "write its texts into a .jsonl file with a column 'text'"
-    elif delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns):
-        advice = "its first line has to name the columns: write such a line above it"
-    elif len(texts) == 1:
-        advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
+    lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
+    advice = advise_column(column, candidates, lacks_names)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+
+
+def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool) -> str:
+    """Return what to do where `column` is no text.
+
+    `candidates` are the columns of text, by their names in lower case. `lacks_names`: the first
+    line of the table seems to be a row already.
+    """
     nearest = closest(column.lower(), candidates)
     if nearest is not None:
-        advice = f"did you mean --data.column {shlex.quote(candidates[nearest])}?"
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+        return f"did you mean --data.column {shlex.quote(candidates[nearest])}?"
+    if not candidates:
+        return "write its texts into a .jsonl file with a column 'text'"
+    if lacks_names:
+        return "its first line has to name the columns: write such a line above it"
+    if len(candidates) == 1:
+        (only,) = candidates.values()
+        return f"choose its only column of text with --data.column {shlex.quote(only)}"
+    return "choose a column of text with --data.column"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:

@@ -138,17 +138,22 @@ def find_run(path: Path, runs: Path) -> Path:
                         f"{shlex.quote(str(path))} --to run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
+    raise UserError(f"no run folder at {folder}{suggest_run(path, folder)}")
+
+
+def suggest_run(path: Path, folder: Path) -> str:
+    """Return what may be meant by `path`, where no run was found at `folder`, for a message."""
+    is_name = path.name == str(path)
     names = {file.parent.name for file in folder.parent.glob("[!.]*/run.json")}
     if not is_name:
         names = {str(folder.parent / name) for name in names}
     nearest = did_you_mean(str(path), names)
-    download = ""
+    suggestion = f"{nearest}: python evaluate.py lists the runs"
     # It may be the name of a public model, such as gpt2 or OWNER/NAME.
     may_be_public = is_name or (len(path.parts) == 2 and not path.parent.exists())
     if may_be_public and not nearest:
-        download = "; a model of the Hub is the folder that it was downloaded to"
-    raise UserError(f"no run folder at {folder}{nearest}: python evaluate.py lists the runs"
-                    f"{download}")
+        suggestion += "; a model of the Hub is the folder that it was downloaded to"
+    return suggestion
 
 
 def has_run_files(folder: Path) -> bool:

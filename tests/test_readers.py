@@ -152,6 +152,12 @@ def test_a_first_line_with_a_text_is_none_of_names(tmp_path):
         read(path)
 
 
+def test_a_column_that_is_named_by_a_number_hides_no_other(tmp_path):
+    path = write(tmp_path / "a.csv", "2024,Text\n1,a\n")
+    with pytest.raises(UserError, match="did you mean --data.column Text"):
+        read(path)
+
+
 def test_a_table_without_any_text_is_not_sent_to_its_columns(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": {"body": "b"}}\n')
     with pytest.raises(UserError, match="only 'text' .dict.: write its texts into a .jsonl file"):
