@@ -418,6 +418,15 @@ def test_a_killed_fine_tuning_keeps_one_loss_of_its_base(workdir, straight):
     assert list(read_metric(path, "val/loss")) == [0, 5, 6]
 
 
+def test_a_branch_of_a_fine_tuning_does_not_measure_its_base_again(workdir, straight):
+    argv = training_argv(workdir, "--init-from", straight, "--name=tuned-trunk", "--train.steps=1",
+                         "--optim.warmup_steps=0")
+    assert exit_code(train.main, *argv) == 0
+    assert exit_code(train.main, "--branch-from", workdir / "runs" / "tuned-trunk",
+                     "--name=tuned-branch", "--train.steps=2") == 0
+    assert list(read_metric(workdir / "runs" / "tuned-branch", "val/loss")) == [0, 1, 2]
+
+
 # --- samples and prompts --------------------------------------------------------------------------
 
 
