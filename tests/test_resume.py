@@ -172,6 +172,14 @@ def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, mo
     assert checkpoints.saved_step("best") == 5
 
 
+def test_a_resume_keeps_the_best_of_the_step_that_it_goes_on_from(workdir, monkeypatch):
+    path = train_tiny(workdir, "best-is-last", "--train.steps=1", "--optim.warmup_steps=0")
+    monkeypatch.setattr(train, "token_losses",
+                        lambda *args: [(torch.tensor([9e9]), torch.tensor([5]))])
+    assert exit_code(train.main, "--resume", path, "--train.steps=2") == 0
+    assert RunDir.open(path).checkpoints.saved_step("best") == 1
+
+
 # --- branches -------------------------------------------------------------------------------------
 
 # With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5. The second
