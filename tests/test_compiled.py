@@ -145,6 +145,11 @@ def test_more_rows_than_are_summed_share_no_package_with_fewer():
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
 
+def test_nor_do_they_where_no_matrix_is_packed_for_either(monkeypatch):
+    monkeypatch.setattr(kernels, "packs_weights", lambda *args: False)
+    assert locate(rows=MANY) != locate(rows=MANY - 1)
+
+
 @pytest.mark.parametrize("changes", [
     {"rows": 2}, {"rows": MANY}, {"tokens": 6}, {"keys": kernels.LONGEST_SUM + 1}], ids=str)
 def test_other_sizes_have_a_package_of_their_own(changes):
