@@ -4,6 +4,7 @@ import gc
 import math
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from builders import parse_config, tiny_argv
@@ -20,7 +21,7 @@ from ablation.jobs import (
     to_argv,
     train_run,
 )
-from ablation.record import measure_runs
+from ablation.record import End, measure_runs
 from errors import UserError
 from files import locked
 from gyre.checkpoint import WEIGHTS
@@ -233,3 +234,15 @@ def test_a_record_is_of_the_last_weights(monkeypatch):
         with pytest.raises(UserError, match="seen"):
             measure_run(None, 1, "cpu")
     assert opened == ["last", "last"]
+
+
+def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
+    """The branches are trained from long to short."""
+    end = {"loss": 2.0, "se": None, "stretches": [], "shift": None}
+    monkeypatch.setattr(record.measure, "measure", lambda *args, **options: {"tokens": 400} | end)
+    monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **end))
+    monkeypatch.setattr(record, "hash_origin", lambda run: {})
+    monkeypatch.setattr(record, "follow", lambda *args: [])
+    trunk = Mock(record={"git": None, "torch": "2.13.0"})
+    measured = measure_runs("rope", 4, "cpu", trunk, Mock(tokens=200), Mock(tokens=100))
+    assert [end["tokens"] for end in measured["horizons"]] == [100, 200, 400]
