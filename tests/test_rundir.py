@@ -240,6 +240,12 @@ def test_open_takes_the_newest_run_that_has_weights(several):
     assert RunDir.open(runs=several).path == several / "a"
 
 
+def test_the_newest_run_may_be_between_two_renames(several):
+    """While a checkpoint replaces `last`, there is `previous` alone."""
+    (several / "a" / "last").rename(several / "a" / "previous")
+    assert RunDir.open(runs=several).path == several / "a"
+
+
 def test_a_damaged_run_is_passed_over_for_the_newest(several, capsys):
     (several / "b" / "run.json").write_text("{", encoding="utf-8")
     assert RunDir.open(runs=several).path == several / "a"
