@@ -87,6 +87,15 @@ def test_what_a_killed_process_left_goes_after_a_day(tmp_path, age, left):
     assert names(tmp_path) == left
 
 
+def test_what_a_killed_process_of_the_same_number_left_goes_at_once(tmp_path):
+    with pytest.raises(KeyboardInterrupt), files.atomic_path(tmp_path / "target") as left:
+        raise KeyboardInterrupt
+    write_folder(left)
+    with files.atomic_path(tmp_path / "target") as staging:
+        write_folder(staging)
+    assert names(tmp_path) == ["target"]
+
+
 def test_an_interrupted_write_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt), files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
