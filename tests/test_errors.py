@@ -243,6 +243,11 @@ def test_a_name_that_begins_so_is_suggested():
     assert did_you_mean("small", names) == " (did you mean small-alibi-s1?)"
 
 
+def test_a_name_that_begins_so_comes_before_one_that_is_alike():
+    names = ["keep", "kept_for_a_branch"]
+    assert did_you_mean("kept", names) == " (did you mean kept_for_a_branch?)"
+
+
 def test_nothing_is_suggested_for_what_is_like_no_name():
     assert did_you_mean("xyz", ["small-rope", "tiny-rope"]) == ""
 
