@@ -57,6 +57,11 @@ def test_what_stays_is_scaled_so_that_the_mean_is_kept():
     assert torch.equal(out, compute_mask(KEYS, 3, (T, C), 0.2) * torch.tensor(1.25))
 
 
+def test_a_probability_of_nearly_1_drops_all():
+    """Its threshold would be 2**31, which is negative in int32."""
+    assert not compute_mask(KEYS, 0, (T, C), 1 - 1e-12).any()
+
+
 # --- in a model ---
 
 TOKENS = torch.arange(14).view(2, 7)
