@@ -14,7 +14,7 @@ from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.start import Start, resolve
+from gyre.start import Start, may_name_same, resolve
 
 SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
 
@@ -404,6 +404,10 @@ def test_resume_auto_refuses_other_weights_from_another_directory(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="by-name was started from runs/finished, and not from"):
         start(*tuned_from_name, "--init-from", tmp_path / other)
+
+
+def test_first_weights_may_be_named_from_one_folder_up(tmp_path):
+    assert may_name_same("../runs/finished", f"{tmp_path}/runs/finished")
 
 
 def test_resume_auto_needs_a_name(workdir):
