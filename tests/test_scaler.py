@@ -10,7 +10,7 @@ from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
 import train
 from gyre.build import build
-from gyre.step import train_step
+from gyre.step import Progress, StepResult, train_step
 
 SMALL = ["--train.batch_size=6"]
 FLOAT16 = [*SMALL, "--train.dtype=float16"]
@@ -139,6 +139,16 @@ def test_three_overflows_at_a_scale_of_1_end_a_training(trained):
     code, path = trained(range(12), init_scale=2.0)
     assert code == 2
     assert read_metric(path, "diverged") == {4: 1}
+
+
+def test_an_overflow_between_two_skipped_steps_ends_no_row():
+    spoiled = StepResult(loss=math.nan, grad_norm=1.0, lr=0.1, finite=False, stopping=False,
+                         seconds=1.0, finished=1.0, loss_scale=2.0)
+    overflowed = spoiled._replace(loss=3.0, grad_norm=math.inf)
+    progress = Progress()
+    steps = [spoiled, overflowed, spoiled, overflowed, spoiled]
+    can_go_on = [progress.advance(step, 9) for step in steps]
+    assert can_go_on == [True, True, True, True, False]
 
 
 def test_three_losses_that_are_not_finite_end_a_training_in_float16(workdir, monkeypatch):
