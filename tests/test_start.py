@@ -213,6 +213,10 @@ def test_a_text_with_the_base_s_is_divided_as_it_was(of_lines, workdir, monkeypa
     assert data.separator == "\n"
 
 
+def test_another_text_is_not_divided_as_the_base_was(of_lines):
+    assert start("--init-from", of_lines, "--data.files", "book.txt").config.data.separator is None
+
+
 def test_the_same_text_by_another_name_keeps_its_rows(of_lines, workdir, monkeypatch):
     monkeypatch.chdir(workdir)
     draft = start("--init-from", of_lines, "--data.files=./text.txt").draft
@@ -452,8 +456,9 @@ def test_a_file_may_be_named_as_a_fine_tuning_is(workdir, tmp_path):
     assert start("--config", file, *tiny_argv(workdir)).stem == "x-tuned-rope-s3"
 
 
-def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path):
-    file = tmp_path / "-my config.yaml"
+@pytest.mark.parametrize("name", ["-my config.yaml", ".my config.yaml"])
+def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path, name):
+    file = tmp_path / name
     file.write_text("{seed: 3, name: null}", encoding="utf-8")
     argv = [*tiny_argv(workdir), "--model.position", "alibi"]
     assert start("--config", file, *argv).stem == "my-config-alibi-s3"
