@@ -212,6 +212,15 @@ def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
     assert_equal_runs(short, path)
 
 
+def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, capfd):
+    """It would begin at step 0, below the points that it has from its trunk."""
+    path = workdir / "runs" / "killed-at-once"
+    kill_before("save", always, "--branch-from", trunk, "--train.steps=8", "--name", path.name,
+                "--at=5")
+    error = resume_refusal(capfd, path)
+    assert f"{path} is a branch that was killed before its first checkpoint: remove it" in error
+
+
 @pytest.mark.parametrize("at", quick_for([5], [3, 5]))
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
