@@ -467,13 +467,8 @@ def test_results_md_has_the_rivals_in_english(committed, arm):
 def test_results_md_has_how_the_rivals_go_on(committed):
     study = committed["what-where-long"]
     page = words("docs/results.md")
-    after = []
-    for tokens in study.horizons:
-        base = study.losses("rope", tokens)
-        losses = study.losses("rope_sin_qk", tokens)
-        after.append([f"{losses[seed] - base[seed]:+.3f}" for seed in (0, 1)])
-    (one, two), (three, four) = after
-    assert f"{one} and {two} after 4.19 M tokens, {three} and {four} after 8.39 M" in page
+    first, last = [interval(study, "rope_sin_qk", tokens) for tokens in study.horizons]
+    assert f"three seeds): {first} after 4.19 M tokens and {last} after 8.39 M." in page
 
 
 @pytest.mark.parametrize("arm, words_before", [("sin_qk", "is at"), ("pope_4e3", "at")])
@@ -494,9 +489,8 @@ def test_the_readme_says_what_to_choose(committed):
     long = committed["what-where-long"]
     late = abs(long.paired("rope_sin_qk", long.horizons[-1]).mean)
     last = abs(english.paired("rope_sin_qk", english.horizons[-1]).mean)
-    for difference in (lead, late):  # one number stands for both
-        assert (f"is {difference:.2f} below RoPE's after 1.05 M tokens (six seeds) and after "
-                "8.39 M (two seeds);") in readme
+    assert (f"is {lead:.2f} below RoPE's after 1.05 M tokens (six seeds) and {late:.2f} after "
+            "8.39 M (three seeds);") in readme
     assert f"in English (three seeds) {text:.2f} and {last:.2f}." in readme
     alibi = -float(rise(committed["five"], "alibi", 4))
     rope = float(rise(committed["qk-long"], "rope_2e3", 4))
