@@ -44,7 +44,7 @@ from gyre.compute import (
     matmul_rates,
     resolve_device,
 )
-from gyre.options import Config, flatten, make_config
+from gyre.options import Config, changed_options, make_config
 from gyre.rundir import git_revision
 from model import kernels
 
@@ -235,11 +235,7 @@ def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> lis
     """
     names: set[str] = set()
     for arm in planned.keys() & wanted.keys():
-        before = dict(flatten(planned[arm]))
-        after = dict(flatten(wanted[arm]))
-        for name in before.keys() | after.keys():
-            if before.get(name) != after.get(name):
-                names.add(name)
+        names.update(changed_options(planned[arm], wanted[arm]))
     return sorted(names)
 
 

@@ -503,6 +503,16 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + name, value
 
 
+def changed_options(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the dotted names of the options that differ between two tables, sorted.
+
+    An option that one of them lacks counts as None there.
+    """
+    old = dict(flatten(before))
+    new = dict(flatten(after))
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
 class Texts(yaml.BaseLoader):
     """Every value is a text: YAML 1.1 itself would read 010 as 8, and 1e-3 as a text."""
 

@@ -4,8 +4,7 @@ import os
 import re
 import shlex
 from argparse import Namespace
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from operator import attrgetter
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,15 @@ from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.fit import TEXT, Draft, Layer, make_draft
 from gyre.optim import OptimConfig
-from gyre.options import Config, Parser, make_config, read_config, read_yaml, require_encoding
+from gyre.options import (
+    Config,
+    Parser,
+    changed_options,
+    make_config,
+    read_config,
+    read_yaml,
+    require_encoding,
+)
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
@@ -353,22 +360,13 @@ def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *mo
     """
     config = replace(config, data=replace(config.data, prepared=saved.data.prepared))
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
+    changed = changed_options(asdict(saved), asdict(config))
     for part in (*needed, *more):
-        if attrgetter(part)(config) == attrgetter(part)(saved):
+        names = [name for name in changed if f"{name}.".startswith(f"{part}.")]
+        if not names:
             continue
-        names = part
-        if is_dataclass(attrgetter(part)(saved)):
-            names = ", ".join(name_differences(part, saved, config))
         advice = "leave it out, or start a new run for that"
         if part == "optim":
             advice = (f"say --branch-from {shlex.quote(str(run.path))} instead, which starts "
                       "another run where it stands")
-        raise UserError(f"{names} of {run.path} cannot change on {option}: {advice}")
-
-
-def name_differences(part: str, saved: Config, config: Config) -> list[str]:
-    """Return the dotted names of the fields in which a part of two configurations differs."""
-    old = attrgetter(part)(saved)
-    new = attrgetter(part)(config)
-    return [f"{part}.{entry.name}" for entry in fields(old)
-            if getattr(old, entry.name) != getattr(new, entry.name)]
+        raise UserError(f"{', '.join(names)} of {run.path} cannot change on {option}: {advice}")
