@@ -257,12 +257,15 @@ def choose_horizons(text: str) -> tuple[int, ...]:
 
 def check_arm(name: str, arms: Collection[str]) -> None:
     """Raise UserError, with the nearest name, for an arm that does not exist."""
-    with_arms = {overlay.get("model.position") for overlay in ARMS.values()}
-    if name not in arms and name in POSITIONS and name not in with_arms:
-        raise UserError(f"unknown arm {name!r}, which is an encoding: give it as an arm of your "
-                        f"own, --arm {name}=model.position={name}")
-    if name not in arms:
-        raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
+    if name in arms:
+        return
+    if name in POSITIONS and name not in ARMS:
+        with_it = [arm for arm, overlay in ARMS.items() if overlay.get("model.position") == name]
+        advice = f"give it as an arm of your own, --arm {name}=model.position={name}"
+        if with_it:
+            advice = f"its arms are {', '.join(with_it)}"
+        raise UserError(f"unknown arm {name!r}, which is an encoding: {advice}")
+    raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
 
 
 def choose_baseline(name: str | None, arms: Collection[str]) -> str:

@@ -80,7 +80,7 @@ def test_without_names_the_arms_are_those_of_the_tier():
 
 @pytest.mark.parametrize("names, added, words", [
     ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
-    ("sin,sinusoidal", [], "unknown arm 'sinusoidal'.*: there are rope, "),
+    ("sin,sinusoidal", [], "'sinusoidal', which is an encoding: its arms are sin, sin_vaswani"),
     ("sin", [], "at least two arms"),
     (None, ["rope=model.theta=2"], "there is an arm of this name already"),
     (None, ["b=seed=2,l"], "must be NAME=OPTION=VALUE"),
