@@ -92,7 +92,8 @@ def note_place(target: Path) -> None:
     """Print a note if a run was named as those in runs/ are, and is in another folder."""
     if target.name == str(target) and Path.cwd().name != LogConfig.runs:
         say(f"note: {target} is in this folder, and evaluate.py lists those in {LogConfig.runs}/: "
-            f"mv {shlex.quote(str(target))} {LogConfig.runs}/ puts it there")
+            f"mkdir -p {LogConfig.runs} && mv {shlex.quote(str(target))} {LogConfig.runs}/ puts it "
+            "there")
 
 
 def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> None:

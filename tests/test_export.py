@@ -97,7 +97,8 @@ def test_an_import_by_a_name_alone_is_said_to_be_no_listed_run(
     folder = their_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert exit_code(export.main, folder, target, "--to", "run") == 0
-    note = "note: mine is in this folder, and evaluate.py lists those in runs/: mv mine runs/"
+    note = ("note: mine is in this folder, and evaluate.py lists those in runs/: mkdir -p runs && "
+            "mv mine runs/ puts it there")
     assert capsys.readouterr().err.count(note) == n_notes
 
 
