@@ -355,7 +355,9 @@ def measure_validation(setup: Setup) -> dict[str, float]:
     bpb = (nats - separator_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
     if setup.world.is_main and math.isfinite(loss):
         say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
-    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": separator_nats / nats}
+    # The loss of a text that repeats itself can be 0.
+    eos_share = separator_nats / nats if nats != 0 else 0.0
+    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_share}
 
 
 def sample(setup: Setup, run: RunDir) -> None:

@@ -317,7 +317,7 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     by_part = bits.new_zeros(n_parts).index_add_(0, parts, bits) * n_parts / text.n_bytes
     return {"bpb": (total - left_out) / math.log(2) / text.n_bytes,
             "bpb_se": standard_error(by_part), "bpb_stretches": by_part.tolist(),
-            "eos_share": left_out / total}
+            "eos_share": left_out / total if total != 0 else 0.0}
 
 
 def whole_split(scorer: Scorer) -> dict[str, Any]:

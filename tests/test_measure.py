@@ -397,6 +397,11 @@ def test_bits_per_byte_do_not_grow_with_documents():
     assert one["bpb"] == pytest.approx(two["bpb"]) == pytest.approx(1.0)
 
 
+def test_a_loss_of_zero_has_no_share_of_ends():
+    found = measured_bits(encoded(0, 3, 0, 3), 0.0, 0.0, 0.0)
+    assert (found["bpb"], found["eos_share"]) == (0.0, 0.0)
+
+
 def test_parts_of_a_text_are_equal_for_every_tokenizer(monkeypatch):
     """Eight bytes in two parts: as two pieces, and as five."""
     monkeypatch.setattr(measure, "STRETCHES", 2)

@@ -152,6 +152,15 @@ def test_bits_per_byte_leave_out_all_that_stands_for_no_text(workdir, monkeypatc
     assert bits == pytest.approx(left / 0.6931471805599453, rel=1e-6)
 
 
+def test_a_loss_of_zero_has_no_share_of_ends(workdir, monkeypatch):
+    """That of a text of one letter, once a model has learned it."""
+    setup = build_setup(workdir)
+    no_losses = [(torch.zeros(2, dtype=torch.float64), torch.tensor([5, 6]))]
+    monkeypatch.setattr(train, "token_losses", lambda *_: no_losses)
+    expected = {"val/loss": 0.0, "val/bpb": 0.0, "val/eos_share": 0.0}
+    assert train.measure_validation(setup) == expected
+
+
 @pytest.fixture(scope="module")
 def of_documents(workdir):
     """A run on 44 documents, of which several are held out."""
