@@ -599,14 +599,16 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
             delimiters = first[4]
             first = next(lines, "")
             skipped = 1
-        columns = {each: next(csv.reader([first], delimiter=each), []) for each in delimiters}
-        delimiter = max(delimiters, key=lambda each: (column in columns[each], len(columns[each])))
+        delimiter = choose_delimiter(first, column, delimiters)
         rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         begin = 1 + skipped  # line of the row
         try:
             names = next(rows, [])
             if names and column not in names:
                 raise no_text(column, dict.fromkeys(names, "str"), delimiter)
+            if names.count(column) > 1:
+                raise UserError(f"its first line names {names.count(column)} columns {column!r}: "
+                                "give each another name")
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 if any(fields[len(names) :]):
@@ -619,6 +621,19 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         except csv.Error as error:
             raise UserError(f"the row that begins in line {begin} is no CSV: {error}; a quote "
                             "inside a quoted text is written twice") from None
+
+
+def choose_delimiter(first: str, column: str, delimiters: str) -> str:
+    """Return the delimiter by which the first line of a CSV has this column, or most columns."""
+    columns = {each: next(csv.reader([first], delimiter=each), []) for each in delimiters}
+
+    def has_column(delimiter: str) -> bool:
+        names = columns[delimiter]
+        # A whole line that another delimiter divides, such as "prompt,completion", is no name.
+        is_undivided = len(names) == 1 and any(each in column for each in delimiters)
+        return column in names and not is_undivided
+
+    return max(delimiters, key=lambda each: (has_column(each), len(columns[each])))
 
 
 def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:

@@ -339,6 +339,25 @@ def test_two_columns_of_a_csv_are_joined_as_advised(tmp_path, delimiter):
     assert joined == ["Anna\nhi,\nyou; caf\u00e9", "Bob\n"]
 
 
+def test_all_columns_of_a_csv_are_joined_as_advised(tmp_path):
+    """With a semicolon between columns, their names would be the name of one."""
+    path = write(tmp_path / "qa.csv", "prompt,completion\nWho?,I.\n")
+    assert join_by_advice(path, tmp_path, "prompt,completion") == ["Who?\nI."]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.csv", '"review, full"\nfine\n'), ("a.csv", "sep=;\nreview, full\nfine\n"),
+    ("a.csv", '"review, full";stars\nfine;5\n'), ("a.tsv", "review, full\nfine\n")])
+def test_the_name_of_a_column_may_have_a_comma(tmp_path, name, content):
+    assert read(write(tmp_path / name, content), column="review, full") == ["fine"]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = write(tmp_path / "a.csv", "text,text\nfirst,second\n")
+    with pytest.raises(UserError, match="names 2 columns 'text': give each another name"):
+        read(path)
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 @pytest.mark.parametrize("row", [
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
