@@ -15,6 +15,7 @@ from data.prepare import MOST_HELD_OUT
 from data.sources import AUTO
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
+from model.encodings import POSITIONS
 
 Layer = dict[str, Any]
 """Values by dotted name."""
@@ -96,7 +97,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
 
     A layer that names another text than the layers before it makes limits of their numbers; so does
     train.minutes of the numbers that depend on the steps. Two numbers become smaller: a warm-up
-    above the steps of a later layer; and a row length, if fitted, above model.max_positions.
+    above the steps of a later layer; and a row length, if fitted, above model.max_positions. With
+    learned positions, a row length that would be fitted is model.max_positions, if that is given.
     """
     reading = Layers()
     for layer in layers:
@@ -115,8 +117,14 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         # Fewer than 0 steps are refused later, in their own name.
         kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
     context = values["model.max_positions"]
-    if "data.seq_len" in fitted and context is not None and values["data.seq_len"] > context:
-        kept.append({"data.seq_len": context})
+    if "data.seq_len" in fitted and context is not None:
+        encoding = POSITIONS.get(values["model.position"])  # an unknown one is refused later
+        if encoding is not None and not encoding.extrapolates:
+            # Shorter rows would not train its last positions, which is refused.
+            fitted.discard("data.seq_len")
+            kept.append({"data.seq_len": context})
+        elif values["data.seq_len"] > context:
+            kept.append({"data.seq_len": context})
     shortens_samples = reading.shortens_samples and "data.seq_len" in fitted
     return Draft(kept, frozenset(fitted), make_config(*kept), shortens_samples)
 

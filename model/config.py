@@ -15,7 +15,8 @@ UNSET: Any = None
 SIZE = Range(ge=1, lt=2**31)
 POSITIVE = Range(gt=0)
 
-# Fields that may change when training starts from the weights of another run: no shape needs them.
+# Fields that may change when training starts from the weights of another run. No weight has its
+# shape from them, except that learned positions have a row for each of max_positions.
 CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
 
 

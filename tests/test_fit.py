@@ -199,3 +199,18 @@ def test_rows_are_no_longer_than_the_context_of_a_model_that_is_given():
                        {"model": {"max_positions": 128}})
     config, _ = draft.fit(manifest(10_000_000))
     assert config.data.seq_len == 128
+
+
+@pytest.mark.parametrize("seq_len", [32, 256])
+def test_rows_are_as_long_as_a_table_of_positions_that_is_given(seq_len):
+    draft = make_draft({"data.seq_len": seq_len}, MINE,
+                       {"model": {"position": "learned", "max_positions": 128}})
+    config, chosen = draft.fit(manifest(800))
+    assert config.data.seq_len == 128
+    assert not any(text.startswith("data.seq_len") for text in chosen)
+
+
+def test_rows_of_learned_positions_are_fitted_with_their_table():
+    config, _ = make_draft(SMALL | {"model.position": "learned", "train.sample_tokens": 9},
+                           MINE).fit(manifest(800))
+    assert (config.data.seq_len, config.model.max_positions) == (32, 32)
