@@ -498,6 +498,8 @@ def suggest_another(options: argparse.Namespace) -> str:
     """Return what draws another text."""
     if options.temperature == 0:
         return "--temperature 0.8"
+    if options.top_k == 1:
+        return "--top-k 2"
     if options.interactive:
         return "the same line again"
     return f"--seed {options.seed + 1}"

@@ -551,6 +551,11 @@ def test_a_greedy_text_is_changed_by_the_temperature(call, draw_instead, tokeniz
     assert "the text: --temperature 0.8 draws another" in err
 
 
+def test_a_text_of_the_likeliest_tokens_is_changed_by_more_of_them(call, draw_instead, tokenizer):
+    draw_instead([tokenizer.eos_id])
+    assert "the text: --top-k 2 draws another" in call("--prompt", "x", "--top-k", "1").err
+
+
 def test_a_text_that_ends_at_once_decodes_nothing(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     assert "decode" not in call("--prompt", "x").err
