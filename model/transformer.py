@@ -217,6 +217,8 @@ class TransformerBlock(nn.Module):
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
+        if last_only and drop is not None:  # what a token drops depends on its position
+            return self.forward(x, freqs_cis, mask, cache, drop)[:, -1:]
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
         if drop is not None:  # dropout has numbered places: 0 the embeddings, then two a block
             attended = drop(attended, 2 * self.attention.layer + 1)

@@ -79,6 +79,13 @@ def test_a_row_drops_the_same_without_its_later_tokens():
     torch.testing.assert_close(model(TOKENS[:, :4], dropout_keys=KEYS[:2]), whole[:, :4])
 
 
+def test_the_last_token_drops_the_same_without_the_output_of_earlier_ones():
+    model = random_model(dropout=0.5).train()
+    whole = model.hidden_states(TOKENS, dropout_keys=KEYS[:2])
+    last = model.hidden_states(TOKENS, dropout_keys=KEYS[:2], last_only=True)
+    torch.testing.assert_close(last, whole[:, -1:])
+
+
 def test_without_keys_every_call_drops_other_numbers():
     model = random_model(dropout=0.5).train()
     assert not torch.equal(model(TOKENS), model(TOKENS))
