@@ -40,7 +40,9 @@ Checkpoint = Literal["best", "last"]
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
 STRETCHES = 20  # parts of a text over which a standard error is taken
-THIN = 2  # contexts use every second window: a target costs over 72 tokens of forward passes there
+# Losses by context are measured in every second span, because the ten of a target take 41.5 tokens
+# of forward passes.
+THIN = 2
 LARGEST_LOSS = 700  # whose perplexity a float holds
 # Tokens in a forward pass: what it computes stays in a processor's cache. A card needs many.
 FORWARD = 2048
@@ -339,9 +341,11 @@ def shift(scorer: Scorer, spans: Tensor) -> float | None:
 
 @torch.inference_mode()
 def permute(scorer: Scorer, spans: Tensor) -> float:
-    """Return by how much the loss of the token after each window of T tokens rises when all tokens
-    of the window but its last are permuted, in all windows alike: not at all without a sense of
-    order."""
+    """Return what permuted tokens cost: the rise of the loss of the token after each window of T.
+
+    All tokens of a window but its last are permuted, in all windows alike. The cost is 0 for a
+    model without a sense of order.
+    """
     seq_len = scorer.seq_len
     model = scorer.trained
     starts = (spans[:, None] + torch.arange(SPAN) * seq_len).flatten()
@@ -359,8 +363,10 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
 
 
 def loss_of_32(scorer: Scorer) -> float:
-    """Return the loss of targets 17 to 32 in windows of 32 tokens, every fourth one of the stream:
-    one that does not depend on T. Where T is below 32, it is the second half of windows of T."""
+    """Return the loss of targets 17 to 32 in every fourth window of 32 tokens of the stream.
+
+    It does not depend on T. If T is below 32, it is the loss of the second half of windows of T.
+    """
     context = min(32, scorer.seq_len)
     starts = torch.arange(0, len(scorer.stream) - context, 4 * context)
     return scorer.nats(scorer.trained, starts, context, context // 2).mean().item()

@@ -57,8 +57,8 @@ class TrainConfig:
     batch_size: Annotated[int, Range(ge=1)] = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
     micro_batch_size: Annotated[int | None, Range(ge=1)] = None
-    """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
-    the whole share of the process at once."""
+    """Rows per forward pass of one process. Fewer need less memory, and change numbers by rounding
+    only. Unset: the whole share of the process at once."""
     checkpoint_blocks: bool = False
     """Keep the input of each block only, and compute the block again in the backward pass: less
     memory, a third more work, and the same gradients."""
@@ -200,7 +200,7 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 # --- options and their types ----------------------------------------------------------------------
 
 TWO_DASHES = "-\u2060-"
-"""The value `--` until argparse has read the words; what is between them has no width."""
+"""Stands for the value `--` while argparse parses. There is an invisible character in it."""
 
 
 @dataclass(frozen=True)
