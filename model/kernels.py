@@ -408,7 +408,8 @@ def shortest_times(
     calls: Sequence[Callable[[], object]], clock: Callable[[], float], rounds: int,
     seconds: float = 0.0,
 ) -> list[float]:
-    """Return the shortest time of each call. They take turns, for as many rounds and as long."""
+    """Return the shortest time of each call. They take turns, for `rounds` and `seconds` at least.
+    """
     best = [math.inf] * len(calls)
     stop = clock() + seconds
     while rounds > 0 or clock() < stop:
@@ -460,7 +461,10 @@ library.register_autograd(
 
 
 def linear_of_few_tensors(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` of what `gate_of_few_tensors` returned, which it does not keep but compute again."""
+    """`linear` of an x that `gate_of_few_tensors` returned.
+
+    It does not keep x for the gradient of the weight, but computes it again.
+    """
     node: Any = x.grad_fn
     address = x.data_ptr()
 
@@ -481,9 +485,9 @@ def linear_of_few_tensors(x: Tensor, weight: Tensor) -> Tensor:
 # --- attention ---
 
 
-# A longer sum of float32 numbers is split by the compiler, which makes it half as fast, and
-# compiled again where its length crosses this limit (CppKernel.need_use_acc_helper of torch 2.13).
-# 16 parts keep each sum below it up to 65,000 keys.
+# The compiler splits longer sums of float32 numbers, which makes them half as fast, and compiles
+# again where a length crosses this limit (CppKernel.need_use_acc_helper of torch 2.13). 16 parts
+# keep each sum below it up to 65,000 keys.
 LONGEST_SUM = 4096
 PARTS = 16
 
@@ -822,8 +826,9 @@ class _GateOfFewTensors(torch.autograd.Function):
 def read_gate(node: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return x, y and silu(x) of a node of `_GateOfFewTensors`.
 
-    The product with the gate needs them for its gradient, and then the gate. They are read once,
-    because a block that is computed again (`checkpoint_blocks`) gives them once.
+    In the backward pass, the product that reads the gate's output needs them first, and the gate
+    needs them after it. They are unpacked once and kept in between, because a block that is
+    computed again (`checkpoint_blocks`) lets its tensors be unpacked only once.
     """
     if node.read is None:
         x, y = node.saved_tensors

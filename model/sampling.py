@@ -18,9 +18,9 @@ BROKEN = -1
 """What `sample` returns instead of a token for logits that are not finite."""
 
 CANDIDATE_SHARES = (1.0, 0.125)
-"""Candidates have more than this many times the average mass."""
+"""Thresholds for candidates, in units of the average mass. The first one that will do is taken."""
 ROUNDING = 1e-9
-"""More than sums of masses in different orders differ by."""
+"""Sums of masses in different orders differ by less than this."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ def sort_nucleus(masses: Tensor, p: float) -> Tensor:
 
 
 def candidate_threshold(masses: Tensor, p: float) -> float:
-    """Return a number such that the larger masses of each row (B, V) sum to more than p.
+    """Return a threshold: in each row (B, V), the masses above it sum to more than p.
 
-    These are mostly few. -1, below all masses, if the larger ones would have to be many.
+    Usually few masses are above it. -1, below all masses, if none of CANDIDATE_SHARES will do.
     """
     for share in CANDIDATE_SHARES:
         threshold = share / masses.shape[-1]
