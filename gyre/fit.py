@@ -95,8 +95,8 @@ class Draft:
 def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """Return the configuration of these layers, each over the one before it.
 
-    A layer that names another text than the layers before it makes limits of their numbers; so does
-    train.minutes of the numbers that depend on the steps. Two numbers become smaller: a warm-up
+    If a layer names another text, the numbers of the layers before it become limits. train.minutes
+    makes limits of the numbers that depend on the steps. Two numbers become smaller: a warm-up
     above the steps of a later layer; and a row length, if fitted, above model.max_positions. With
     learned positions, a row length that would be fitted is model.max_positions, if that is given.
     """

@@ -1,11 +1,10 @@
 """Decoding as a CUDA graph: a step's kernels are launched at once instead of one by one.
 
 A GPU computes a token of a model of 124 M parameters in less time than its 444 kernels take to
-launch. A CUDA
-graph repeats what was recorded, so nothing in it may depend on the length of the text but through
-tensors: keys and values are written at an index that is a tensor, and attention reads whole blocks
-of KEY_BLOCK keys, as many as hold the text, and masks those not written yet. What an encoding adds
-to embeddings is computed outside of the graph.
+launch. A CUDA graph repeats what was recorded. So what depends on the length of the text has to be
+in tensors: keys and values are written at an index that is a tensor, and attention reads whole
+blocks of KEY_BLOCK keys, as many as hold the text, and masks those not written yet. What an
+encoding adds to embeddings is computed outside of the graph.
 
 The same step without a graph runs on any device, which is how it is tested.
 
@@ -59,7 +58,7 @@ class GraphedStep:
     """A `Step` whose calls for one token of each row are replays of CUDA graphs.
 
     All other calls, such as prefill, are `next_logits`. The logits (B, V) that it returns are
-    overwritten by the next call. `prepare` comes before another text. With `recorded` False the
+    overwritten by the next call. Call `prepare` before each further text. With `recorded` False the
     same operations run without a graph.
     """
 

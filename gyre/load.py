@@ -277,8 +277,8 @@ class Row:
 def find_stop(text: str, stops: Sequence[str]) -> int | None:
     """Return where a text ends because of a stop string, or None if it has none.
 
-    That is before the stop string that is complete first, and before the longest of those: it does
-    not depend on how the text was cut into tokens.
+    The text ends before the stop string that is complete first. If several are complete at once, it
+    ends before the longest. So the end does not depend on how the text was cut into tokens.
     """
     first_end = len(text) + 1
     start = None

@@ -235,8 +235,8 @@ def orthogonalize(x: Tensor) -> Tensor:
     """Roughly U V^T for every matrix U S V^T in x (N, R, C), R <= C.
 
     Five Newton-Schulz steps with coefficients that favour speed over precision (Jordan et al.).
-    Singular values from 0.0015 of the norm of their matrix on become 0.68 to 1.2. Smaller ones are
-    multiplied by up to 485, and remain below that.
+    Singular values of at least 0.0015 times the norm of their matrix become 0.68 to 1.2. Smaller
+    ones grow up to 485 times, and stay below 0.68.
     """
     a = 3.4445
     b = -4.7750

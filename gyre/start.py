@@ -266,8 +266,8 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
-    Its text, and the part of it that is held out, are those of the other run unless they are given:
-    what that run was trained on would otherwise be validated on. Its model and its tokenizer are
+    Its text, and the part of it that is held out, are those of the other run unless they are given.
+    Otherwise it could validate on what that run was trained on. Its model and its tokenizer are
     always those of the other run, but for the dropout that a file asks for. Raises UserError if the
     command line asks for others.
     """
@@ -318,9 +318,10 @@ def check_text(run: RunDir, data: DataConfig) -> None:
 def inherit_data(saved: DataConfig, asked: Layer) -> dict[str, Any]:
     """Return the settings of another run's text that a new run begins with.
 
-    Of another text, what names that text and says how it is read is left out. Files that have one
-    of the other run's among them are read as it read its own: documents would else be divided in
-    another way, and what it was trained on be held out.
+    If `asked` names another text, the settings that name the old text, or say how it is read, are
+    left out. Files that have one of the other run's among them are an exception, and are read as
+    that run read its own. Otherwise documents would be divided differently, and some of what it was
+    trained on would be held out.
     """
     data = asdict(saved)
     files = asked.get("data.files")

@@ -109,8 +109,8 @@ class WandbThread(threading.Thread):
                 reason = first_line(error)
             if mode == "offline" and reason:
                 say(f"warning: wandb is offline: {reason}")
-        # Without "allow", `wandb sync` of an offline folder overwrites the run on the server. With
-        # it, the points would be appended, and those that the server has already be renumbered.
+        # Without "allow", `wandb sync` of an offline folder overwrites the run on the server, as it
+        # should. With "allow" it would append the points, and renumber those that the server has.
         resume = None if mode in ("offline", "dryrun") else "allow"
         run = wandb.init(mode=mode, resume=resume, reinit="create_new", **self.arguments)
         if not run.disabled:
