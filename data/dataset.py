@@ -213,11 +213,11 @@ class TokenDataset:
     """A memory-mapped file of token ids, cut into windows of `seq_len` tokens.
 
     Training rows (`batch`) are addressed: row i of step s is the same whatever was asked for before
-    and however many processes share the work. The stream of N ids is closed to a ring (its end is
-    followed by its first EOS), and epoch e cuts it into N // seq_len windows that start at a phase
-    in [0, seq_len) drawn for (seed, e), visited in an order drawn likewise. So every epoch has the
-    same number of windows, each window comes once, and borders move from epoch to epoch; the price
-    is that up to seq_len - 1 tokens, others in each epoch, are left out.
+    and however many processes share the work. The stream of N ids is a ring, whose last id is
+    followed by the first, an EOS. Epoch e cuts it into N // seq_len windows. The first one begins
+    at a phase in [0, seq_len). The phase and the order of the windows are drawn for (seed, e). So
+    each window comes once in an epoch, and borders move from epoch to epoch. Up to seq_len - 1
+    tokens are left out of an epoch, other ones in each.
 
     Evaluation rows (`windows`) cover the file once, in order, from its first token.
     """

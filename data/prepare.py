@@ -254,7 +254,10 @@ class CopiedText:
 
 
 class DelayedBar(tqdm):
-    """A progress bar which does not show before its delay because something else is printed."""
+    """A progress bar that stays hidden until its delay is over.
+
+    tqdm's own bar appears earlier if something else is printed.
+    """
 
     @property
     def is_shown(self) -> bool:
@@ -283,8 +286,8 @@ def split_text(
     The hash of a document decides: it stays in its split whatever is added, and equal documents are
     in the same split. With few documents this can hold out most of the text, or next to nothing of
     it. Where a split would then be less than half or more than twice as long as asked for, the end
-    of the text is held out instead, the convention for tiny Shakespeare. Not of the standard
-    library, which has many documents, and in whose order the end is of another kind.
+    of the text is held out instead, the convention for tiny Shakespeare. The standard library is an
+    exception: it has many documents, and those at its end are of another kind.
     """
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "

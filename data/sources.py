@@ -103,12 +103,14 @@ class DataConfig:
     configuration has."""
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
-    less than half or more than twice that share. Of another text than that of the configuration it
-    is at least 4 kB, up to a tenth of the text, unless it is given with the text."""
+    less than half or more than twice that share. If another text replaces that of the
+    configuration, at least 4 kB are held out, but no more than a tenth, unless this option is given
+    with the text."""
     second_val: bool = False
-    """Hold out a second part, to validate on it, and leave the first one out. It is as large if
-    whole documents are held out, and else this share of what the first one leaves. Settings can
-    then be chosen without the text that is reported, as a study chooses its learning rates."""
+    """Validate on a second held-out part, and leave the first one out. The second part is as large
+    as the first if whole documents are held out. Otherwise it is data.val_fraction of what the
+    first one leaves. So settings can be chosen without the text that is reported, as a study
+    chooses its learning rates."""
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
