@@ -15,7 +15,7 @@ Loss is the mean over all tokens but the first, in nats; perplexity is its expon
 follow one another, each after an EOS, which is predicted as any token and counts in both. Bits per
 byte are those of the text alone, without EOS, over its bytes: they compare models with different
 tokenizers. A tokenizer that begins texts with BOS has it before every document, not before every
-window; as EOS, it is no part of bits per byte.
+window. Like EOS, it does not count in bits per byte.
 
 T is the length of the rows that a run was trained on (data.seq_len), or --context for a model from
 elsewhere. gyre/measure.py explains what --json writes; null is a loss without a meaning, such as
@@ -69,8 +69,8 @@ class Options:
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
-    """Draw the losses of the runs in training into this .png, .pdf or .svg file: with --data.files
-    too, those on the validation text of each run."""
+    """Draw the losses that the runs had in training into this .png, .pdf or .svg file. These are on
+    the validation text of each run, with --data.files too."""
     json: str | None = None
     """Write all that was measured into this file."""
 
@@ -343,8 +343,10 @@ def measure_model(
 
 
 def choose_context(model: Model, config: Config) -> int:
-    """Return the tokens of a window, by default: those of a training row. What is not known of a
-    model from elsewhere is said."""
+    """Return the default length of a window in tokens: that of a training row.
+
+    Of a model from elsewhere this length is not known. A note says which one is taken instead.
+    """
     length = config.data.seq_len
     if "imported" not in model.run.manifest:
         return length
@@ -454,8 +456,8 @@ def hash_tokenizer(run: RunDir) -> str:
 def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str:
     """Return how many steps a run has taken, and of how many.
 
-    A resume can have changed how many. The checkpoints since then say it; ? stands until the first
-    one.
+    A resume may have changed the number of all steps. It is in the checkpoints that were saved
+    since then. Before the first of them it is unknown, and a ? stands for it.
     """
     if not points:
         return "-"

@@ -79,7 +79,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def refuse_run(source: Path) -> None:
     """Raise UserError if what is to be imported is a run, by its path or its name under runs/."""
     paths = [source]
-    if not source.exists():  # else that is meant, whatever runs are called
+    if not source.exists():  # a path that exists is meant, even if a run has this name
         paths.append(Path(LogConfig.runs, source))
     for path in paths:
         if (path / "run.json").is_file():

@@ -140,15 +140,16 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    # Read late, the time of a step includes the launch of the next one instead of its own. After a
-    # validation it has both, before one neither; a mean over several steps evens that out.
+    # With `reads_late`, the time of a step includes the launch of the next one instead of its own.
+    # After a validation it includes both, and before one neither. A mean over several steps evens
+    # that out.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     was_stopping = False  # whether a rank had been asked to stop when the step read last was taken
     while True:
         taken = progress.step + 1  # steps, once the pending one is counted
         following = None
-        # If a rank was asked to stop, no step follows the pending one, which was started before
-        # that was known.
+        # No step is started once it is known that a rank was asked to stop. The pending one was
+        # started before.
         if setup.reads_late and not was_stopping and not is_due(setup, taken, first_save):
             following = start_step(setup, taken)
         result = pending.read(since=finished)

@@ -392,8 +392,8 @@ def count_cooldown(config: OptimConfig, steps: int) -> int:
 def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
     """Return the steps of the longest run whose checkpoints are kept.
 
-    These are the `branchings`, in ascending order, at which the cooldowns begin; and, to follow
-    the run, `followed` to an octave down from the last of them.
+    These are the `branchings`, in ascending order, at which the cooldowns begin. To follow the run,
+    `followed` steps are added for each halving of the last branching.
     """
     on_the_way = [round(branchings[-1] * 2 ** (-k / followed)) for k in range(10 * followed)]
     return sorted({step for step in (*on_the_way, *branchings)

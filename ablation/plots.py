@@ -144,8 +144,8 @@ def style(study: Study, arm: str) -> dict[str, Any]:
 
 
 def _strongest_heads(study: Study, arm: str) -> list[dict[int, float]]:
-    """Return of each seed, by training tokens, the attention to the previous token of the head that
-    has most, of all layers."""
+    """Return a curve for each seed: by training tokens, how much attention the previous token gets
+    from the head that gives it most, in any layer."""
     curves = []
     for record in study.runs(arm).values():
         curves.append({point.tokens: max(itertools.chain(*point.previous))

@@ -82,8 +82,8 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
         write_report(path)
-        # There once the mirror has been tried, so that a command that was interrupted before that
-        # tries it the next time. What fails in wandb is a warning, and not tried again.
+        # This file says that the mirror was tried. If a command is interrupted before that, the
+        # next one tries it. A failure of wandb is a warning, and is not tried again.
         sent = path / "wandb.sent"
         if config.log.wandb != "disabled" and not sent.exists():
             mirror_in_wandb(path, config.log)
@@ -517,7 +517,7 @@ def open_client(held: ExitStack, command: Command) -> Any:
     cluster: Any = command.options.scheduler
     if cluster is None:
         on_gpu = resolve_device(command.config.train.device).type != "cpu"
-        # Not daemons: they cannot start processes, as the compiler does.
+        # Daemons could not start processes, and the compiler does.
         held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
         cluster = held.enter_context(LocalCluster(
             n_workers=command.options.jobs or (1 if on_gpu else None), threads_per_worker=1,

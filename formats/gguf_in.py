@@ -225,10 +225,10 @@ def propose_scalings(
 ) -> Iterator[RopeScaling]:
     """Yield the scalings that may have these `factors` (D/2,).
 
-    The largest is that of the slowest pairs. With llama3, a pair between keeps a share of its
-    frequency that says how often it turns within the original length, and so what that is. (Only
-    the ratios of that length and both bounds matter, so that the bounds can be taken to be 1 and
-    4.) With YaRN, the original length follows from the length that the file names.
+    The largest is that of the slowest pairs. With llama3, a pair between the two bounds keeps a
+    share of its frequency. The share tells how often the pair turns within the original length, and
+    so what this length is. (Only the ratios of the length and the bounds matter, so the bounds can
+    be taken to be 1 and 4.) With YaRN, the original length follows from the one in the file.
     """
     factor = float(str(np.float32(factors.max().item())))
     if not math.isfinite(factor) or factor <= 1:
