@@ -26,6 +26,7 @@ from gyre.options import (
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
+from model.encodings import POSITIONS
 
 # Options that choose a text, and those that only say how it is read.
 NAMES_TEXT = {"data.source": "source", "data.files": "files", "data.url": "url", "data.hub": "hub"}
@@ -273,12 +274,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
-    for option in given:
-        section, _, name = option.partition(".")
-        if (section == "model" and name.partition(".")[0] not in CHANGEABLE
-                or option in ("data.tokenizer", "data.vocab_size")):
-            raise UserError(f"--{option} cannot be given with --init-from: it is that of "
-                            f"{run.path}")
+    check_given(run, saved, given)
     asked = merge_layers(files, given)
     model = asdict(saved.model)
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
@@ -303,6 +299,19 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     if "model.dropout" in asked:
         dropout["model.dropout"] = asked["model.dropout"]
     return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
+
+
+def check_given(run: RunDir, saved: Config, given: Layer) -> None:
+    """Raise UserError for an option that is always that of the run of --init-from."""
+    pinned_down = ["data.tokenizer", "data.vocab_size"]
+    if not POSITIONS[saved.model.position].extrapolates:  # its table has a row for each
+        pinned_down.append("model.max_positions")
+    for option in given:
+        section, _, name = option.partition(".")
+        is_shape = section == "model" and name.partition(".")[0] not in CHANGEABLE
+        if is_shape or option in pinned_down:
+            raise UserError(f"--{option} cannot be given with --init-from: it is that of "
+                            f"{run.path}")
 
 
 def check_text(run: RunDir, data: DataConfig) -> None:

@@ -36,6 +36,13 @@ def base(workdir):
 
 
 @pytest.fixture(scope="module")
+def learned(workdir):
+    """A run of 3 steps with learned positions, in rows of 80."""
+    return train_tiny(workdir, "learned", "--train.steps", "3", "--model.position", "learned",
+                      "--data.seq_len", "80")
+
+
+@pytest.fixture(scope="module")
 def trunk(workdir):
     """A run of 4 steps that keeps two, with a cooldown."""
     return train_tiny(workdir, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
@@ -117,6 +124,20 @@ def test_a_scaling_is_changed_field_by_field(workdir, finished):
 def test_what_the_weights_pin_down_cannot_be_given(finished, option):
     with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
         start("--init-from", finished, option, "24")
+
+
+def test_a_table_of_positions_pins_the_context_down(learned):
+    with pytest.raises(UserError, match=r"^--model\.max_positions cannot be given with --init"):
+        start("--init-from", learned, "--model.max_positions", "10")
+
+
+def test_rows_of_another_text_are_as_long_as_a_table_of_positions(workdir, learned, tmp_path):
+    """A text this short gets rows of 40 otherwise."""
+    (tmp_path / "short.txt").write_text("abc de " * 60)
+    argv = training_argv(workdir, "--init-from", learned, "--data.files", tmp_path / "short.txt",
+                         "--data.seq_len", "auto", "--name", "from-learned")
+    assert exit_code(train.main, *argv) == 0
+    assert read_config(workdir / "runs/from-learned/config.yaml").data.seq_len == 80
 
 
 def test_a_new_scaling_takes_the_row_length_of_the_weights(workdir, base):
