@@ -10,7 +10,7 @@ import signal
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -163,18 +163,42 @@ def describe_error(error: Exception) -> str:
     return describe_missing([module])
 
 
+class Messages:
+    """A stream for messages, such as stderr, that ignores errors of writing.
+
+    Progress bars write to it too.
+    """
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+
 @contextmanager
 def report_errors() -> Iterator[None]:
     """Print bad input, what the system refuses, and a lack of memory or of a package; exit 2.
 
     Ctrl-C exits with 130, and a closed pipe with 141. Anything else is a bug and keeps its
-    traceback.
+    traceback. What stderr does not take is lost, see `say`.
     """
     try:
         if isinstance(sys.stdout, TextIOWrapper):
             # Print `?` for characters that the terminal cannot show.
             sys.stdout.reconfigure(errors="replace")
-        yield
+        messages: Any = Messages(sys.stderr)
+        with redirect_stderr(messages):
+            yield
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("")
@@ -196,6 +220,11 @@ def report_errors() -> Iterator[None]:
             "--num-samples, or the sizes of the model, or set train.checkpoint_blocks, or on a GPU "
             f"train.cuda_graphs to false ({error})")
         sys.exit(2)
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # Python would try again at its end, and exit with 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True)

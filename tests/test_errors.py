@@ -136,6 +136,15 @@ def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
     stderr.write.assert_called()
 
 
+def test_a_progress_bar_on_a_full_disk_stops_nothing():
+    program = ("import errors, tqdm\nwith errors.report_errors():\n"
+               "    print(sum(tqdm.trange(3, mininterval=0)))")
+    with open("/dev/full", "wb") as stderr:
+        process = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stderr=stderr,
+                                 stdout=subprocess.PIPE, text=True)
+    assert (process.returncode, process.stdout) == (0, "3\n")
+
+
 @pytest.mark.parametrize("allocate", [
     lambda: torch.empty(1 << 50), Mock(side_effect=MemoryError("of 4503599627370496 bytes"))])
 def test_too_little_memory_is_a_sentence(capsys, allocate):
