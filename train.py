@@ -224,14 +224,17 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
     """Print what the training has taken, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
-        prompt = shlex.quote(choose_prompt(setup).strip())
+        prompt = choose_prompt(setup).strip()
+        length = len(setup.data.tokenizer.encode_prompt(prompt))
+        if length >= setup.config.model.max_positions:  # then generate.py refuses it
+            prompt = ""
         best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: the validation loss was higher later")
         say(f"{state} {time_taken} of training steps; {outcome.path}\n"
             f"next    python {find_script('generate.py')} --run "
-            f"{shlex.quote(str(outcome.path))} --prompt {prompt}")
+            f"{shlex.quote(str(outcome.path))} --prompt {shlex.quote(prompt)}")
 
 
 def print_comparison(setup: Setup, base: dict[str, float]) -> None:

@@ -534,6 +534,12 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
 # --- bad input ------------------------------------------------------------------------------------
 
 
+def test_the_prompt_of_that_command_leaves_room_in_the_context(workdir, capfd):
+    path = train_tiny(workdir, "long-prompt", "--train.steps=1", "--optim.warmup_steps=0",
+                      "--data.seq_len=4", f"--train.sample_prompt={'long ' * 20}")
+    assert f"--run {path} --prompt ''\n" in capfd.readouterr().err
+
+
 def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
     monkeypatch.setattr(train, "start_step", None)
     argv = tiny_argv(workdir, f"--log.runs={workdir / 'text.txt'}")
