@@ -455,12 +455,14 @@ def join_columns(names: list[str], delimiter: str | None) -> str:
     if delimiter is not None:
         program = JOIN_CSV % (json.dumps(names), json.dumps(delimiter))
         return f"python -c {shlex.quote(program)} > NEW.jsonl does that"
-    fields = []
-    for name in names:
-        is_plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
-        fields.append(f".{name}" if is_plain else f".[{json.dumps(name)}]")
-    program = JOIN_COLUMNS % ", ".join(fields)
+    program = JOIN_COLUMNS % ", ".join(map(jq_field, names))
     return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+
+
+def jq_field(name: str) -> str:
+    """Return the filter of jq for the value under a key."""
+    is_plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+    return f".{name}" if is_plain else f".[{json.dumps(name)}]"
 
 
 def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = None) -> NoText:
@@ -490,6 +492,11 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
         names.append(shown)
     lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
     advice = advise_column(column, candidates, lacks_names)
+    objects = [name for name, kind in columns.items() if re.match("dict$|struct<", kind)]
+    if objects and not candidates:
+        program = shlex.quote(f"{{text: {jq_field(objects[0])}.KEY}}")
+        advice += (f"; of a .jsonl file, jq -c {program} FILE > NEW.jsonl does that for the texts "
+                   "under KEY")
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
@@ -509,7 +516,8 @@ def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool)
     if len(candidates) == 1:
         (only,) = candidates.values()
         return f"choose its only column of text with --data.column {shlex.quote(only)}"
-    return "choose a column of text with --data.column"
+    return ("choose a column of text with --data.column; --data.column A,B tells how to join "
+            "two")
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
@@ -568,8 +576,9 @@ def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
         if isinstance(error, json.JSONDecodeError):
             # The parser takes the line break for white space, and goes on to the line after it.
             column_number = min(error.pos, len(line.rstrip("\r\n"))) + 1
-            words = f"{error.msg} at column {column_number}"
-        raise UserError(f"{place} is no JSON object: {words}") from None
+            message = error.msg.removesuffix(" at")  # of a control character or an open string
+            words = f"{message} at column {column_number}"
+        raise UserError(f"{place} is no JSON object: {words}: mend or remove that line") from None
     if not isinstance(value, dict):
         what = JSON_TYPES.get(type(value), "a number")
         raise UserError(f"{place} is {what}, not an object with a column {column!r}: write each "

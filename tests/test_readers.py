@@ -164,6 +164,24 @@ def test_a_table_without_any_text_is_not_sent_to_its_columns(tmp_path):
         read(path)
 
 
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("name", ["data", "it's"])
+def test_texts_in_an_object_become_rows_as_advised(tmp_path, name):
+    path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, name: {"body": "hi"}}))
+    with pytest.raises(UserError) as error:
+        read(path)
+    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
+    command = command.replace("FILE", "a.jsonl").replace("KEY", "body")
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl") == ["hi"]
+
+
+def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"instruction": "a", "output": "b"}\n')
+    with pytest.raises(UserError, match="with --data.column; --data.column A,B tells how"):
+        read(path)
+
+
 @pytest.mark.parametrize("name, words", [
     ("conversations.json", "jq .* rename it to .jsonl"), ("c4.json.gz", "jq"), ("a.HTML", "pandoc"),
     ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"), ("book.docx", "pandoc"),
@@ -280,6 +298,8 @@ def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
     ('{"text": "b"\n{"text": "a"}\n', "line 1 .* Expecting ',' delimiter at column 13"),
     ('{"text": "b"\r\n', "line 1 .* Expecting ',' delimiter at column 13"),
     ("a plain text\n", "line 1 is no JSON object: Expecting value at column 1"),
+    ('{"text": "a"}\n{"text": "b', "line 2 .* Unterminated string starting at column 10: mend or"),
+    ('{"text": "\t"}\n', "line 1 .* Invalid control character at column 11: mend or remove that"),
     ('{"a": ' + "[" * 100_000, "line 1 is no JSON object: .*recursion"),
     ('{"text": "a"}\n{"text": "\\ud83d"}\n', "line 2 has half a character, the surrogate .*ud83d"),
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
