@@ -167,6 +167,12 @@ def begins_with_object_lines(start: str) -> bool:
         return False
 
 
+def begins_as_rows(text: str) -> bool:
+    """Return whether a text begins as objects of JSON, one on each line, or as a list of them."""
+    start = text.lstrip()
+    return re.match(r'\[\s*\{\s*"', start) is not None or begins_with_object_lines(start)
+
+
 def longest_list(start: str) -> str | None:
     """Return the key, as JSON, of the longest list of objects in a JSON object, or None.
 

@@ -27,6 +27,7 @@ from data.readers import (
     TABLES,
     NoText,
     NotUTF8,
+    begins_as_rows,
     begins_as_text,
     check_kind,
     file_kind,
@@ -459,7 +460,7 @@ def search_files(pattern: str) -> "Search":
     if not paths:
         left_out = search.describe_others()
         rest = f", and has {left_out}" if left_out else ""
-        rest += search.advise_others()
+        rest += search.advise_others() or search.advise_refused()
         raise UserError(f"--data.files {pattern} is a folder without text files{rest}")
     return search
 
@@ -535,6 +536,18 @@ class Search:
                 return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
         return ""
 
+    def advise_refused(self) -> str:
+        """Return why a file of the most frequent suffix that is no text is not read; or ""."""
+        refused = {kind: paths for kind, paths in self.others.items() if kind in REFUSED}
+        if not refused:
+            return ""
+        most = max(refused.values(), key=len)
+        try:
+            check_kind(most[0])
+        except UserError as error:
+            return f"; {error}"
+        return ""
+
     def describe(self) -> str:
         """Return a note that says how many files are read, and which are left out."""
         n_read = len(self.paths) - len(self.not_utf8)
@@ -592,6 +605,8 @@ class Notes:
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
     """Files that begin as HTML."""
+    json: list[str] = field(default_factory=list)
+    """Files of plain text that begin as rows of JSON."""
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
 
@@ -625,6 +640,9 @@ class Notes:
         if self.pages:
             lines.append(
                 f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
+        if self.json:
+            lines.append("note: JSON, whose names and braces are trained as text: "
+                         f"{list_names(self.json)}; renamed to .jsonl, its texts alone are read")
         if separator is None:
             for marker, name in self.markers.items():
                 lines.append(f"note: {marker} in {name} is trained as ordinary characters: to "
@@ -697,6 +715,8 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
         for piece in read_text(file.path):
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
                 notes.pages.append(file.name)
+            if is_first and kind not in CODE.split() and begins_as_rows(piece):
+                notes.json.append(file.name)
             is_first = False
             text = before + piece
             notes.look_for_markers(text, file.name, kind)

@@ -788,6 +788,16 @@ def test_a_folder_without_text_says_what_it_has(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize("name, content, words", [
+    ("a.docx", b"PK", "a.docx is not read, because .docx is no plain text: save it as plain text"),
+    ("chat.json", b'{"messages": [{"text": "hi"}]}', "as jq -c '.messages[]' FILE")])
+def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name, content, words):
+    write(tmp_path / name, content)
+    write(tmp_path / "b.png", b"\x89PNG")
+    with pytest.raises(UserError, match=f"without text files, and has 1 .*; .*{re.escape(words)}"):
+        read(tmp_path)
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="is a folder without text files$"):
         read(tmp_path)

@@ -430,6 +430,25 @@ def test_a_web_page_under_another_name_is_noted(tmp_path, capsys, content):
     assert notes(capsys) == [f"web pages, whose tags are trained as text: {path}"]
 
 
+ROWS = '{"text": "a"}\n{"text": "b"}\n'
+
+
+@pytest.mark.parametrize("content", [ROWS, '[\n {"text": "a"},\n {"text": "b"}\n]'])
+def test_rows_of_json_in_a_plain_file_are_noted(tmp_path, capsys, content):
+    path = write(tmp_path / "a.txt", content)
+    assert texts(files=path) == [content]
+    assert notes(capsys) == [f"JSON, whose names and braces are trained as text: {path}; renamed "
+                             "to .jsonl, its texts alone are read"]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.py", ROWS), ("a.js", '[{"a": 1}]'), ("games.txt", '[Event "x"]\n\n1. e4 e5\n'),
+    ("a.txt", '{"text": "a"}\n\nThis is how a row looks.\n'), ("b.txt", "{a}\n{b}\n")])
+def test_code_and_texts_that_only_look_like_rows_are_not_noted(tmp_path, capsys, name, content):
+    texts(files=write(tmp_path / name, content))
+    assert notes(capsys) == []
+
+
 def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "PIECE", 8)
     texts(files=write(tmp_path / "a.txt", "Write:\n\n<html>\n"))
