@@ -39,7 +39,7 @@ with starting(__name__):
     from tqdm import tqdm
 
     from data.dataset import label_text
-    from data.sources import SOURCES, DataConfig, check_column
+    from data.sources import SOURCES, DataConfig, check_column, resolve_files
     from data.text import Text, open_text
     from data.tokenizer import open_tokenizer
     from files import write_file, write_json
@@ -309,6 +309,7 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
         documents = text.counts["documents"]
         noun = "document" if documents == 1 else "documents"
         say(f"text    {text.counts['bytes']:,} bytes in {documents:,} {noun}")
+        note_training_text(models, source, text)
         if options.lengths:  # before anything is measured
             for model, context in zip(models, contexts, strict=True):
                 check_text_length(model, context, text)
@@ -316,6 +317,20 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
         for model, context in show_progress(list(zip(models, contexts, strict=True))):
             results.append(measure_model(model, context, text, options))
         return results
+
+
+def note_training_text(models: list[Model], source: DataConfig, text: Text) -> None:
+    """Print a note that names the models which were trained on the text, or on a file of it."""
+    paths = resolve_files(source.files or [])
+    trained = []
+    for model in models:
+        data = read_config(model.run.path / "config.yaml").data
+        has_same_text = model.run.manifest.get("text", {}).get("sha256") == text.counts["sha256"]
+        if has_same_text or paths & resolve_files(data.files or []):
+            trained.append(str(model.path))
+    if trained:
+        say(f"note: trained on this text, or on a file of it: {', '.join(trained)}. Such a loss "
+            "says little of other text; without --data.files, what a run held out is measured")
 
 
 def check_text_length(model: Model, context: int, text: Text) -> None:

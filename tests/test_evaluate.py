@@ -432,6 +432,30 @@ def test_a_file_of_the_validation_text_gives_equal_losses(
         assert same[key] == own[key], key
 
 
+def test_a_file_that_a_run_was_trained_on_is_noted(
+        runs, another_text, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "more.txt").write_text("more", encoding="utf-8")
+    _, errors = evaluated(capsys, "rope", another_text, "--data.files=another.txt",
+                          f"--data.files={tmp_path / 'more.txt'}")
+    (note,) = [line for line in errors if "trained on" in line]
+    assert note.startswith(f"note: trained on this text, or on a file of it: {another_text}. Such")
+
+
+def test_a_copy_of_the_text_of_a_run_is_noted(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (text,) = read_config(runs / "rope" / "config.yaml").data.files
+    copy = shutil.copy(text, tmp_path / "copy.txt")
+    _, errors = evaluated(capsys, "rope", f"--data.files={copy}")
+    assert "note: trained on this text, or on a file of it: runs/rope. " in "\n".join(errors)
+
+
+def test_a_text_that_a_run_held_out_is_not_noted(runs, held_out, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    _, errors = evaluated(capsys, "rope", f"--data.files={held_out}")
+    assert not [line for line in errors if "trained on" in line]
+
+
 def test_a_run_and_its_export_have_the_same_losses(runs, held_out, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     assert exit_code(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
