@@ -6,7 +6,8 @@
 """
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
+import numbers
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -61,12 +62,13 @@ class Trained:
 
         `max_new_tokens` unset: see `default_new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises UserError where the context has no room or an option has no meaning,
-        and TypeError for a prompt that is no text and for an unknown option.
+        and TypeError for a prompt that is no text, an unknown option and a value of another type.
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}: call generate once "
                             "for each text")
         check_names(sampling)
+        check_numbers({"max_new_tokens": max_new_tokens, "seed": seed, **sampling})
         stops = stop
         if isinstance(stop, str):
             stops = [stop] if stop else []
@@ -100,6 +102,18 @@ def check_names(sampling: Iterable[str]) -> None:
         if name == "do_sample":
             hint = " (for the likeliest tokens, give temperature=0)"
         raise TypeError(f"generate has no option {name}{hint}: it has {', '.join(known)}")
+
+
+def check_numbers(values: Mapping[str, Any]) -> None:
+    """Raise TypeError for an option that is no number, or no whole one where it has to be."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} must be a number, not {value!r}")
+        is_whole = isinstance(value, numbers.Integral)
+        if name in ("max_new_tokens", "seed", "top_k") and not is_whole:
+            raise TypeError(f"{name} must be a whole number, not {value!r}")
 
 
 def load(

@@ -108,6 +108,14 @@ def test_a_prompt_that_is_no_text_is_refused(model):
         model.generate(["a", "b"])
 
 
+@pytest.mark.parametrize("name, value, kind", [
+    ("max_new_tokens", 5.0, "a whole number"), ("top_k", 2.5, "a whole number"),
+    ("seed", "7", "a number"), ("temperature", "0.7", "a number")])
+def test_an_option_of_another_type_is_refused(name, value, kind, model):
+    with pytest.raises(TypeError, match=f"^{name} must be {kind}, not {value!r}$"):
+        model.generate(PROMPT, **{name: value})
+
+
 @pytest.mark.parametrize("name, hint", [
     ("do_sample", " .for the likeliest tokens, give temperature=0."),
     ("temprature", " .did you mean temperature.."), ("xyz", "")])
