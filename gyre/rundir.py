@@ -174,6 +174,8 @@ def check_is_run(folder: Path) -> None:
         advice = f"it is a part of {folder.parent}, which you can give"
     elif inside:
         advice = f"give one that is in it, such as {inside[0]}"
+    elif any(folder.glob("*.gguf")):
+        advice = f"give the GGUF in it, {min(folder.glob('*.gguf'))}"
     raise UserError(f"{folder} is no run: {advice}")
 
 

@@ -325,6 +325,12 @@ def test_a_checkpoint_leads_to_its_run(new_run):
         f"{run}/best is no run: it is a part of {run}, which you can give")
 
 
+def test_of_a_folder_with_a_gguf_the_file_is_to_be_given(tmp_path):
+    (tmp_path / "model.Q4_1.gguf").touch()
+    assert refused(tmp_path) == (
+        f"{tmp_path} is no run: give the GGUF in it, {tmp_path}/model.Q4_1.gguf")
+
+
 @pytest.mark.parametrize("file", ["config.json", "params.json"])
 def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
     (tmp_path / file).touch()
