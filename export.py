@@ -24,7 +24,7 @@ from typing import Literal
 from errors import UserError, report_errors, say, starting
 
 with starting(__name__):
-    from files import atomic_path, require_space, writing
+    from files import atomic_path, refuse_stdout, require_space, writing
     from formats import gguf, hf, web
     from formats.folders import import_model
     from formats.names import Target, misreading
@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         options = parse(argv)
         source = Path(options.source)
         target = Path(options.target)
+        refuse_stdout("OUT", target)
         if target.exists():
             raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":

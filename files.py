@@ -81,6 +81,13 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
         lock.release()
 
 
+def refuse_stdout(option: str, path: str | Path | None) -> None:
+    """Raise UserError for `-`, which elsewhere means stdout: a file would get this name."""
+    if str(path) == "-":
+        raise UserError(f"{option} - is not stdout, where nothing of this is written: give the "
+                        "name of a file")
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, whole or not at all, and make its folder. Raises UserError as `writing`."""
     with writing(path):

@@ -371,6 +371,11 @@ def test_what_cannot_run_has_a_reason_instead_of_seconds(results, program, make,
     assert bench.measure_first(CPU, bench.Pace(), make, setting) == reason
 
 
+def test_stdout_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
+    monkeypatch.setattr(bench, "measure_all", None)
+    assert "--json - is not stdout" in error_lines(capsys, bench.main, *bench_argv, "--json=-")[-1]
+
+
 def test_an_error_of_ours_is_raised(results):
     setting = bench.Setting("gyre", True, BF16)
     with pytest.raises(ValueError, match="it does not compile"):

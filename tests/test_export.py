@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import gguf
 import pytest
@@ -58,6 +59,11 @@ def test_q8_0_for_hugging_face_is_refused(tmp_path, capsys):
 def test_a_target_that_is_there_is_refused(name, tmp_path, capsys):
     run = make_run(tmp_path).path
     assert_refused(capsys, "gguf", run, run / name, "is there already")
+
+
+def test_stdout_as_a_target_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert_refused(capsys, "gguf", make_run(tmp_path).path, Path("-"), "OUT - is not stdout")
 
 
 def test_a_source_that_is_no_run_is_refused(tmp_path, capsys):
