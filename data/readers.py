@@ -486,7 +486,8 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
             return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
                           "the turns of each row, with their roles, as one text into a .jsonl file "
                           f"with a column 'text'; of a .jsonl file, jq -c '{JOIN_TURNS % chat}' "
-                          "FILE > NEW.jsonl does that")
+                          "FILE > NEW.jsonl does that. For a model with a chat template, write the "
+                          "turns as it does: see docs/interop.md#chat-templates")
     names = []
     candidates = {}  # columns of text, by their names in lower case
     for name, kind in columns.items():

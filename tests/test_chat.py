@@ -1,5 +1,8 @@
 """Chat templates, against transformers' `apply_chat_template`, and `generate.py --chat`."""
 
+import json
+import re
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -298,3 +301,20 @@ def test_chat_without_a_template_is_an_error(how, tmp_path, capsys):
     message = error_lines(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
     assert "runs/noise has no chat template (chat_template.jinja, or chat_template in " in message
     assert message.endswith("leave --chat out")
+
+
+def test_the_lines_of_the_document_write_dialogues_in_the_template(tmp_path, monkeypatch, capsys):
+    document = Path(__file__).parent.parent / "docs" / "interop.md"
+    (lines,) = re.findall("<<'END'\n(.*?)END\n", document.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "smol"
+    folder.mkdir(parents=True)
+    save_chatml(folder)
+    messages = [{"role": "user", "content": "h\u00e9"}, {"role": "assistant", "content": "yes"}]
+    Path("chat.jsonl").write_text(json.dumps({"messages": messages}), encoding="utf-8")
+    exec(lines, {})
+    text = json.loads(capsys.readouterr().out)["text"]
+    theirs = AutoTokenizer.from_pretrained(folder)
+    assert text == theirs.apply_chat_template(messages, tokenize=False)
+    ids = theirs.apply_chat_template(messages, return_dict=False)
+    assert open_tokenizer(folder).encode(text) == ids

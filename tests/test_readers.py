@@ -324,7 +324,7 @@ def test_chat_rows_are_named_as_such(tmp_path, name, turns):
     path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, name: turns}))
     with pytest.raises(UserError, match=f"rows are chats.* column '{name}': write the turns"):
         read(path)
-    with pytest.raises(UserError, match="rows are chats"):
+    with pytest.raises(UserError, match="rows are chats.* docs/interop.md#chat-templates$"):
         read(path, column=name)
 
 
