@@ -455,16 +455,20 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
 
 
 def describe_duration(setup: Setup) -> str:
-    """Return how long what is left will take, if that was estimated, else ""."""
+    """Return after which step a training goes on, and how long what is left will take.
+
+    The second is left out if it was not estimated.
+    """
+    taken = setup.progress.step
+    begin = f", going on after step {taken}" if taken > 0 else ""
     seconds = setup.compute.seconds
     if seconds is None:
-        return ""
+        return begin
     steps = setup.config.train.steps
-    steps_left = steps - setup.progress.step
-    duration = f", {format_estimate(seconds * steps_left / steps)}"
-    if setup.progress.step > 0:
+    duration = f", {format_estimate(seconds * (steps - taken) / steps)}"
+    if taken > 0:
         duration += " from here"
-    return duration + describe_load()
+    return begin + duration + describe_load()
 
 
 def format_steps(steps: int) -> str:

@@ -243,13 +243,16 @@ def measured(monkeypatch):
     return dtypes_so_far
 
 
-def test_a_run_that_goes_on_says_how_long_what_is_left_takes(workdir, capfd):
+@pytest.mark.parametrize("seconds, words", [
+    (7200.0, "epochs, going on after step 9, about 30 minutes from here"),
+    (None, "epochs, going on after step 9)")])
+def test_a_run_that_goes_on_says_after_which_step_and_how_long(workdir, capfd, seconds, words):
     setup = build_setup(workdir, "--train.steps=12", "--train.compile=false")
-    compute = replace(setup.compute, seconds=7200.0)
+    compute = replace(setup.compute, seconds=seconds)
     setup.progress.step = 9
     start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
     gyre.build.print_setup(start, replace(setup, compute=compute))
-    assert "epochs, about 30 minutes from here" in capfd.readouterr().err
+    assert words in capfd.readouterr().err
 
 
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):

@@ -277,7 +277,8 @@ def test_a_longer_run_says_how_long_it_is(longer):
     path, _, said = longer
     tokens = RunDir.open(path).manifest["train"]["tokens"]
     assert f"{tokens:,} training tokens and" in said
-    assert f"6 steps of 9 rows of 20 tokens ({1080 / tokens:.2g} epochs)" in said
+    epochs = f"{1080 / tokens:.2g} epochs, going on after step 2"
+    assert f"6 steps of 9 rows of 20 tokens ({epochs})" in said
     assert " 5/6 " in said  # of the bar
 
 
