@@ -395,9 +395,10 @@ def open_sentencepiece(source: Path, tokenizer: Tokenizer) -> Tokenizer:
     with TemporaryDirectory() as spare:
         write_hf_tokenizer(source, tokenizer, Path(spare), 0)
         if not (Path(spare) / MODEL).is_file():
-            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
-                            "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
-                            "some byte-level tokenizers")
+            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives, and a "
+                            "GGUF is written with such a file only: export with --to hf, and try "
+                            "llama.cpp's convert_hf_to_gguf.py, which knows some byte-level "
+                            "tokenizers")
         settings = read_optional(Path(spare) / SETTINGS)  # most are about the tokenizer.json
         kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
         equal = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)

@@ -218,7 +218,8 @@ def test_a_tokenizer_json_that_joins_characters_is_refused_in_a_gguf(tmp_path, c
     edit_json(folder / "tokenizer.json",
               normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, *steps]})
     run = export_to("run", folder, tmp_path / "ours")
-    assert_refused(capsys, "gguf", run, tmp_path / "x.gguf", "that no sentencepiece file gives")
+    assert_refused(capsys, "gguf", run, tmp_path / "x.gguf", "that no sentencepiece file gives, "
+                   "and a GGUF is written with such a file only: export with --to hf")
 
 
 @pytest.mark.parametrize("change", ["order", "merges", "added_tokens"])
