@@ -46,7 +46,7 @@ with starting(__name__):
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
     from model.generation import Batch, Step
-    from model.int8 import MAX_FLOAT_TOKENS
+    from model.kernels import max_float_rows
     from model.sampling import Sampling
     from model.transformer import derive_seed
 
@@ -237,7 +237,7 @@ def name_weights(run: RunDir, checkpoint: str) -> str:
 def warn_if_int8_is_slow(trained: Trained, rows: int, compiled: bool) -> None:
     """Print a note if this processor multiplies slower in int8 than in float32."""
     tokens = rows
-    if compiled and rows <= MAX_FLOAT_TOKENS:
+    if compiled and rows <= max_float_rows():
         tokens = PROMPT_TOKENS  # decoding multiplies in float32, and only prompts are read in int8
     with trained.compute.active():
         in_float32, in_int8 = int8_rates(trained.model.config, tokens)

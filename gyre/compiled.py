@@ -230,10 +230,12 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     rows, length = tokens.shape
     onednn = kernels.uses_onednn()
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
+    in_int8 = model.tok_embeddings.weight.dtype == torch.int8
     name = hashlib.sha256(repr((
         model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
+        in_int8 and kernels.multiplies_int8(),
         torch.__version__, torch.get_num_threads(),
         torch.backends.cpu.get_cpu_capability(),
         getattr(torch.cpu, "get_capabilities", platform.uname)(),
@@ -352,7 +354,10 @@ class TracedStep(nn.Module):
         matrices = []
         for group in self.groups:
             n_outputs = sum(len(tensors[name]) for name in group)
-            matrices.append(tensors[group[0]].new_empty(n_outputs, tensors[group[0]].shape[1]))
+            first = tensors[group[0]]
+            if first.dtype == torch.int8:
+                first = first.view(torch.float32)
+            matrices.append(first.new_empty(n_outputs, first.shape[1]))
         return matrices
 
     def forward(

@@ -1,20 +1,25 @@
 """Matrix products with int8 weights, to decode faster on a CPU. For trained models only.
 
 Weights have a scale for each output channel, and embeddings for each token of the vocabulary: the
-largest magnitude over 127. Compiled decoding of up to 4 tokens multiplies them with inputs in
-float32, on a CPU with AVX-512. All other inputs are int8 too, with one scale for each token. Their
-sums are exact, in int32, so a token's output does not depend on the other tokens in the product.
-Norms and attention stay in float32.
+largest magnitude over 127. Inputs are int8 too, with one scale for each token. Their sums are
+exact, in int32, so a token's output does not depend on the other tokens in the product. Compiled
+decoding of a few tokens, and a CPU without fast int8 products, multiply the weights with inputs in
+float32 instead (model/kernels.py). Norms and attention stay in float32.
 """
 
 import torch
 from torch import Tensor, nn
 
-from model.kernels import choose_linear, linear_by_sums
+from model.kernels import or_faster
 from model.transformer import Linear, Transformer
 
-# For more tokens, and with narrower vectors for any, the library's products are faster.
-MAX_FLOAT_TOKENS = 4 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 0
+
+@or_faster
+def multiply_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """Multiply x (..., I), rounded to int8, with weight (O, I) * scale (O) -> (..., O)."""
+    values, scales = quantize(x.reshape(-1, x.shape[-1]))
+    out = torch._int_mm(values, weight.T) * scales * scale
+    return out.view(*x.shape[:-1], -1)
 
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,12 +41,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", torch.empty(outputs))
 
     def forward(self, input: Tensor) -> Tensor:
-        few = input[..., 0].numel() <= MAX_FLOAT_TOKENS
-        if few and choose_linear(input, self.weight) is linear_by_sums:
-            return linear_by_sums(input, self.weight) * self.scale  # reads a byte for each weight
-        values, scale = quantize(input.reshape(-1, input.shape[-1]))
-        out = torch._int_mm(values, self.weight.T) * scale * self.scale
-        return out.view(*input.shape[:-1], -1)
+        return multiply_int8(input, self.weight, self.scale)
 
 
 class Int8Embedding(Int8Linear):

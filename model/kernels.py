@@ -23,10 +23,13 @@ rms_norm                rms_norm_by_cuda         CUDA, not compiled, x and weigh
                         rms_norm_of_few_tensors  eager training in float32 on a CPU
 gate                    gate_of_few_tensors      eager training on a CPU
 summed_loss             loss_by_chunks           eager training on a CPU, of computed logits
+multiply_int8           int8_with_float_inputs   compiled decoding: up to 4 tokens with AVX-512, and
+                                                 up to 8, as words, with AVX2
+                        int8_by_float_weights    a CPU on which torch has no fast int8 product
 
-The plain forms are in model/transformer.py, model/rope.py and gyre/step.py (the loss), marked
-`@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares values and
-gradients of each form with the plain one. docs/benchmarks.md has the gain of each.
+The plain forms are in model/transformer.py, model/rope.py, model/int8.py and gyre/step.py (the
+loss), marked `@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares
+values and gradients of each form with the plain one. docs/benchmarks.md has the gain of each.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
 """
@@ -220,6 +223,16 @@ def choose_loss(logits: Tensor, y: Tensor) -> Form | None:
     return loss_by_chunks if overwritable and trains_eagerly(logits) else None
 
 
+def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
+    """Return the faster form of `multiply_int8` for these operands, or None."""
+    form = choose_product(x, weight)
+    packed = _packed is not None and _packed.holds(weight)
+    few = x[..., 0].numel() <= max_float_rows() and form is linear_by_sums and has_avx512()
+    if packed or few:
+        return int8_with_float_inputs
+    return None if multiplies_int8() else int8_by_float_weights
+
+
 # Keys are names of plain forms.
 CHOICES: dict[str, Callable[..., Form | None]] = {
     "linear": choose_linear,
@@ -229,6 +242,7 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
     "rms_norm": choose_norm,
     "gate": choose_gate,
     "summed_loss": choose_loss,
+    "multiply_int8": choose_int8,
 }
 
 
@@ -268,12 +282,16 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
 
     In float32, sums are faster for up to MAX_SUMMED_TOKENS rows.
     """
-    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if device.type != "cpu":
+        return False
+    if dtype == torch.int8:  # as words
+        return rows <= max_float_rows() and not has_avx512()
+    if not torch.backends.mkldnn.is_available():
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
     if dtype == torch.bfloat16:  # with narrower vectors it is emulated, or refused
-        return rows >= MIN_PACKED_ROWS and "AVX512" in torch.backends.cpu.get_cpu_capability()
+        return rows >= MIN_PACKED_ROWS and has_avx512()
     return dtype == torch.float32 and rows > MAX_SUMMED_TOKENS
 
 
@@ -281,14 +299,18 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
     """Return the names of the matrices that a model multiplies with, those to be joined together.
     """
     groups: dict[str, list[str]] = {}
+    # Tied matrices have one name.
+    names = {id(x): name for name, x in [*model.named_parameters(), *model.named_buffers()]}
     for path, module in model.named_modules():
+        parent, _, part = path.rpartition(".")
         if isinstance(module, nn.Linear):
-            parent, _, part = path.rpartition(".")
             first = part
             for parts in JOINED:
                 if part in parts:
                     first = parts[0]
             groups.setdefault(f"{parent}.{first}", []).append(f"{path}.weight")
+        elif part != "tok_embeddings" and can_read_words(module):
+            groups[path] = [names[id(module.weight)]]
     return list(groups.values())
 
 
@@ -296,7 +318,10 @@ def pack_matrices(parts: Sequence[Tensor], rows: int) -> Tensor:
     """Return matrices (O, I) of one width, joined, in the layout that oneDNN reads fastest.
 
     It is opaque: only oneDNN's operators read it. `rows` is the number of tokens in a product.
+    Matrices in int8 are not copied: see `linear_by_words`.
     """
+    if parts[0].dtype == torch.int8:
+        return parts[0].view(torch.float32)
     return torch.ops.mkldnn._reorder_linear_weight(torch.cat(list(parts)), rows)
 
 
@@ -325,8 +350,10 @@ class PackedProducts:
         return id(weight) in self.places
 
     def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
-        """`linear` by oneDNN, (..., I) -> (..., O), with what a weight (O, I) is packed in."""
+        """`linear`, (..., I) -> (..., O), with what a weight (O, I) is packed in."""
         matrix, start, stop = self.places[id(weight)]
+        if weight.dtype == torch.int8:
+            return linear_by_words(x, matrix)
         if x is not self.x or matrix is not self.matrix:
             self.product = torch.ops.mkldnn._linear_pointwise(x, matrix, None, "none", [], "")
             self.x = x
@@ -347,6 +374,99 @@ def products_by_packed(packed: PackedProducts) -> Iterator[None]:
         yield
     finally:
         _packed = before
+
+
+# --- int8 ---
+
+MAX_WORD_TOKENS = 8
+MAX_FLOAT_TOKENS = 4  # for more, with AVX-512, the library's int8 products are faster
+BYTES = 4  # of a word
+
+
+def has_avx512() -> bool:
+    """Return whether the compiler's vectors have 512 bits."""
+    return "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
+def max_float_rows() -> int:
+    """Return for how many rows compiled decoding multiplies int8 weights with float32 inputs."""
+    if has_avx512():
+        return MAX_FLOAT_TOKENS
+    return MAX_WORD_TOKENS if torch.backends.cpu.get_cpu_capability() == "AVX2" else 0
+
+
+def can_read_words(module: nn.Module) -> bool:
+    """Return whether a module has an int8 weight with which `linear_by_words` can multiply."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dtype != torch.int8:
+        return False
+    return weight.shape[1] % BYTES == 0
+
+
+def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
+    """`linear_by_sums` with int8 weights (O, I), of which each of `words` (O, I/4) holds four.
+
+    A load of eight int8 numbers, which AVX2 code of the compiler makes for a vector of eight
+    float32 numbers, goes through memory, and takes ten times as long as all else. So does one of
+    int32. A load of float32 numbers does not. So `words` are int8 weights that are viewed as
+    float32, whose bits become an integer in a register. Shifts cut its bytes out.
+    """
+    tokens = x.reshape(-1, words.shape[1], BYTES).float()
+    # (B, 4, I/4): the inputs of the first bytes of all words, of the second ones, and so on.
+    inputs = tokens.transpose(1, 2).contiguous()
+    if torch.compiler.is_compiling():
+        from torch._inductor.inductor_prims import force_stride_order
+
+        inputs = force_stride_order(inputs, inputs.stride())  # stores them: see `linear_by_sums`
+    integers = words.view(torch.int32)
+    weights = []
+    for byte in range(BYTES):
+        upper = integers << 8 * (BYTES - 1 - byte)  # little-endian: byte 0 is the lowest
+        weights.append((upper >> 8 * (BYTES - 1)).float())  # copies of its sign fill it up
+    sums = []
+    for token in inputs:
+        first, second, third, fourth = (part * weight
+                                        for part, weight in zip(token, weights, strict=True))
+        sums.append(((first + second) + (third + fourth)).sum(-1))
+    return torch.stack(sums).view(*x.shape[:-1], -1)
+
+
+def int8_with_float_inputs(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """`multiply_int8` without rounding x. It reads a byte for each weight."""
+    form = choose_product(x, weight)
+    assert form is not None  # see `choose_int8`
+    return form(x, weight) * scale
+
+
+CONVERTED = 2**18  # numbers of a weight that are converted at a time: 1 MiB, which a cache holds
+
+
+def int8_by_float_weights(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """`multiply_int8` without rounding x, by float32 products with parts of the weight."""
+    if torch.compiler.is_compiling():
+        return F.linear(x, weight.float()) * scale
+    rows = max(1, CONVERTED // weight.shape[1])
+    parts = [F.linear(x, part.float()) for part in weight.split(rows)]
+    return torch.cat(parts, -1) * scale
+
+
+@functools.cache
+def multiplies_int8() -> bool:
+    """Return whether torch multiplies int8 matrices faster than float32 ones here.
+
+    Measured once, in a few ms. Without instructions for int8, torch multiplies one number after the
+    other, which takes 14 times as long as a float32 product or more; with them, half as long.
+    """
+    values = torch.ones(16, 256, dtype=torch.int8)
+    weight = torch.ones(512, 256, dtype=torch.int8)
+    x = values.float()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    in_int8, in_float32 = shortest_times(
+        [lambda: torch._int_mm(values, weight.T), lambda: F.linear(x, weight.float())],
+        time.thread_time, 5)
+    torch.set_num_threads(threads)
+    return in_int8 < in_float32
 
 
 # --- products by oneDNN ---

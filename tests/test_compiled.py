@@ -12,7 +12,7 @@ from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
-from model import int8, kernels
+from model import kernels
 from model.generation import Batch, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
@@ -264,17 +264,55 @@ def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     assert counts == [1, 1, 2, 3, 3, 3, 3, 5, 5, 6]
 
 
-@pytest.mark.slow
-def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
-    monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
+def rounded_models():
+    """A model in int8, and one in float32 with the weights that it stands for."""
     model = quantize(sharp_model(n_layers=1))
     rounded = sharp_model(n_layers=1)
     state = model.state_dict()
     for name, weight in rounded.state_dict().items():
         scale = state.get(name.replace("weight", "scale"))
         weight.copy_(state[name] if scale is None else state[name] * scale[:, None])
+    return model, rounded
+
+
+@pytest.mark.slow
+def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
+    monkeypatch.setattr(kernels, "has_avx512", lambda: True)  # on any processor
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    model, rounded = rounded_models()
     assert draw_texts(model, [1] * 3, True) == draw_texts(rounded, [1] * 3, False)
     assert draw_texts(model, [1] * 5, True) == draw_texts(model, [1] * 5, False)
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """As with AVX2: compiled decoding reads int8 weights as words."""
+    monkeypatch.setattr(kernels, "has_avx512", lambda: False)
+    monkeypatch.setattr(kernels, "max_float_rows", lambda: kernels.MAX_WORD_TOKENS)
+
+
+@pytest.mark.slow
+def test_in_int8_words_round_no_inputs(kept, words, monkeypatch):
+    multiply = Mock(side_effect=kernels.linear_by_words)
+    monkeypatch.setattr(kernels, "linear_by_words", multiply)
+    model, rounded = rounded_models()
+    for rows in 1, 5:
+        assert draw_texts(model, [1] * rows, True) == draw_texts(rounded, [1] * rows, False)
+    assert multiply.call_count == 2 * 8  # wq, wk, wv, wo, w1, w2, w3 and the output
+
+
+@pytest.mark.parametrize("tied, name", [
+    (True, "tok_embeddings.weight"), (False, "output.weight")])
+def test_each_matrix_in_int8_is_read_as_words(words, tied, name):
+    model = quantize(random_model(n_layers=1, tie_embeddings=tied))
+    groups = compiled.choose_groups(model, 1)
+    assert [name] in groups
+    assert len(groups) == 8  # wq, wk, wv, wo, w1, w2, w3 and the output
+
+
+def test_more_rows_in_int8_are_not_read_as_words(words):
+    model = quantize(random_model(n_layers=1))
+    assert compiled.choose_groups(model, kernels.MAX_WORD_TOKENS + 1) == []
 
 
 def quantize(model):

@@ -156,7 +156,7 @@ def test_a_processor_that_is_faster_in_int8_is_told_nothing(call, monkeypatch):
 def test_int8_is_measured_for_the_products_that_take_place(call, options, measured, monkeypatch):
     """Compiled decoding of up to 4 rows multiplies in float32; then only prompts are in int8."""
     rates = mock.Mock(return_value=[1, 2])
-    monkeypatch.setattr(script, "MAX_FLOAT_TOKENS", 4)
+    monkeypatch.setattr(script, "max_float_rows", lambda: 4)
     monkeypatch.setattr(script, "int8_rates", rates)
     monkeypatch.setattr(script, "compile_batch", lambda batch, previous: next_logits)
     call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8", *options.split())

@@ -137,6 +137,30 @@ def test_a_product_by_sums_is_a_product(shape):
     assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))
 
 
+BYTES = torch.arange(-128, 128).to(torch.int8).view(4, 64)  # every int8 number
+
+
+def test_words_hold_every_int8_number():
+    inputs = torch.eye(64)
+    assert torch.equal(kernels.linear_by_words(inputs, BYTES.view(torch.float32)), BYTES.float().T)
+
+
+@pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
+def test_a_product_by_words_is_a_product(shape):
+    x = randn(*shape, 64)
+    found = kernels.linear_by_words(x, BYTES.view(torch.float32))
+    torch.testing.assert_close(found, F.linear(x, BYTES.float()), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("converted", [64, 192, 1000])  # 1, 3 and all 4 rows of the weight
+def test_a_product_by_float_weights_is_a_product(converted, monkeypatch):
+    monkeypatch.setattr(kernels, "CONVERTED", converted)
+    x = randn(2, 3, 64)
+    scale = randn(4, seed=1)
+    found = kernels.int8_by_float_weights(x, BYTES, scale)
+    torch.testing.assert_close(found, F.linear(x, BYTES.float()) * scale, rtol=1e-5, atol=1e-3)
+
+
 def multiply_packed(x, *weights):
     """The products of x with each of the weights, which are packed as one matrix."""
     packed = kernels.PackedProducts([weights], [kernels.pack_matrices(weights, len(x))])
@@ -420,6 +444,64 @@ def test_weights_are_packed_where_that_is_faster(
         capability, dtype, rows, expected, without_onednn, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert kernels.packs_weights(torch.device("cpu"), dtype, rows) is expected
+
+
+@pytest.mark.parametrize("capability, rows, expected", [
+    ("AVX2", 8, True), ("AVX2", 9, False), ("AVX512", 1, False), ("DEFAULT", 1, False)])
+def test_int8_weights_are_read_as_words_with_avx2_only(capability, rows, expected, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert kernels.packs_weights(torch.device("cpu"), torch.int8, rows) is expected
+
+
+def choose_int8(tokens, weight=BYTES):
+    """The form of a product of so many tokens with an int8 weight, in generation."""
+    with torch.no_grad():
+        return kernels.choose_int8(randn(tokens, 1, 64), weight, randn(4))
+
+
+@pytest.mark.parametrize("tokens, form", [(4, kernels.int8_with_float_inputs), (5, None)])
+def test_with_avx512_few_tokens_keep_float_inputs(tokens, form, compiling, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    assert choose_int8(tokens) is form
+
+
+def test_with_avx2_int8_weights_that_are_no_words_are_not_summed(compiling, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    assert choose_int8(1) is None
+
+
+def test_words_are_multiplied_with_float_inputs(compiling):
+    packed = kernels.PackedProducts([[BYTES]], [kernels.pack_matrices([BYTES], 8)])
+    with kernels.products_by_packed(packed):
+        assert choose_int8(8) is kernels.int8_with_float_inputs
+        assert choose_int8(8, BYTES.clone()) is not kernels.int8_with_float_inputs
+
+
+def test_eager_int8_products_have_int8_inputs(monkeypatch):
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    assert choose_int8(1) is None
+
+
+def test_without_fast_int8_products_weights_are_converted(monkeypatch):
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: False)
+    assert choose_int8(1) is kernels.int8_by_float_weights
+
+
+def test_int8_products_are_slow_without_onednn():
+    """Then torch multiplies one number after the other, as without instructions for int8."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert not kernels.multiplies_int8.__wrapped__()
+
+
+def test_measuring_int8_products_leaves_the_number_of_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    kernels.multiplies_int8.__wrapped__()
+    after = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert after == before + 1
 
 
 def test_on_a_gpu_no_weights_are_packed(onednn):
