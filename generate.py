@@ -121,9 +121,9 @@ class ModelOptions:
     and is up to twice as fast on some processors, slower on others. auto measures on a CPU which
     of the two is faster for this number of samples, not compiled; on CUDA it is bfloat16 from
     capability 8.0 on, and float32 below. There is no float16, whose range is too small for some
-    weights. int8, on a CPU only, quantises weights and, but for compiled decoding of up to 4
-    samples, their inputs. It pays for larger models, with --compile and a processor with AVX-512.
-    Elsewhere it can be many times slower than float32: a note with both rates says so."""
+    weights. int8, on a CPU only, quantises weights, and their inputs where that is faster. It pays
+    for larger models, with --compile. Where its products are slower than float32's, a note with
+    both rates says so."""
     compile: bool = False
     """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
     Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
