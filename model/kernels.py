@@ -406,10 +406,10 @@ def can_read_words(module: nn.Module) -> bool:
 def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
     """`linear_by_sums` with int8 weights (O, I), of which each of `words` (O, I/4) holds four.
 
-    A load of eight int8 numbers, which AVX2 code of the compiler makes for a vector of eight
-    float32 numbers, goes through memory, and takes ten times as long as all else. So does one of
-    int32. A load of float32 numbers does not. So `words` are int8 weights that are viewed as
-    float32, whose bits become an integer in a register. Shifts cut its bytes out.
+    The compiler's AVX2 code loads eight int8 numbers by way of an array on the stack, which takes
+    ten times as long as multiplying them (findings/inductor-int8-loads.sh). Float32 numbers are
+    loaded at once. So `words` are the int8 weights, viewed as float32. In a register their bits
+    become integers, and shifts cut the bytes out.
     """
     tokens = x.reshape(-1, words.shape[1], BYTES).float()
     # (B, 4, I/4): the inputs of the first bytes of all words, of the second ones, and so on.
@@ -421,8 +421,8 @@ def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
     integers = words.view(torch.int32)
     weights = []
     for byte in range(BYTES):
-        upper = integers << 8 * (BYTES - 1 - byte)  # little-endian: byte 0 is the lowest
-        weights.append((upper >> 8 * (BYTES - 1)).float())  # copies of its sign fill it up
+        highest = integers << 8 * (BYTES - 1 - byte)  # little-endian: byte 0 is the lowest
+        weights.append((highest >> 8 * (BYTES - 1)).float())  # the shift keeps the sign
     sums = []
     for token in inputs:
         first, second, third, fourth = (part * weight
