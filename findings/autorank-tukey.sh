@@ -4,7 +4,8 @@
 # Version: autorank 1.3.0.
 # Guess before the run: three models with the same seeds, each better than the last by much more
 #     than the noise within a seed: the report calls all of them different, as it does for two of
-#     them alone. Of three models of which two are equal, it calls those different in 5 % at most.
+#     them alone. Of three models of which two are equal, it calls those different in 5 % at most
+#     (this written down after a first look).
 # Seen: for two models it takes the paired t-test. For three it takes the repeated measures ANOVA,
 #     p = 1e-12, and then Tukey's test, which knows nothing of the pairs: the deviation between the
 #     seeds counts as noise. The report says that models differ, and that all three are in one

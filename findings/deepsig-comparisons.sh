@@ -2,8 +2,8 @@
 # deepsig corrects less the more models it compares, and two models never differ.
 #
 # Version: deepsig 1.2.8.
-# Guess before the run: multi_aso, whose Bonferroni correction is on by default, compares two models
-#     as aso does, because that is one comparison. With m comparisons, each has the confidence
+# Guess, written down after a first look: multi_aso, whose Bonferroni correction is on by default,
+#     compares two models as aso does, because that is one comparison. With m comparisons, each has the confidence
 #     1 - 0.05 / m: the more models, the more evidence it takes.
 # Seen: it takes 0.95 + 0.05 / m. That is right for two comparisons only. One comparison has a
 #     confidence of 1, so its bound is 1, the worst, for any two models, and nan for models that

@@ -2,8 +2,8 @@
 # A comparison of weight 0 costs both models points in evalica's Elo, and one of weight 2 pays both.
 #
 # Version: evalica 0.4.2.
-# Guess before the run: the weight of a comparison scales its update, as K does: weight 0.5 moves
-#     both ratings half as far, weight 0 not at all, and their sum stays what it was.
+# Guess, written down after a first look: the weight of a comparison scales its update, as K does:
+#     weight 0.5 moves both ratings half as far, weight 0 not at all, and their sum stays the same.
 # Seen: the weight multiplies the result, but not the result that was expected. With weight 0.5, the
 #     winner of two equal models gets nothing, the loser pays in full, and a draw costs both.
 #     With weight 0 both lose as if both were beaten; with weight 2 a draw pays both. After 2,000
