@@ -3,8 +3,8 @@
 #
 # Version: deepsig 1.2.8.
 # Guess, written down after a first look: multi_aso, whose Bonferroni correction is on by default,
-#     compares two models as aso does, because that is one comparison. With m comparisons, each has the confidence
-#     1 - 0.05 / m: the more models, the more evidence it takes.
+#     compares two models as aso does, because that is one comparison. With m comparisons, each has
+#     the confidence 1 - 0.05 / m: the more models, the more evidence it takes.
 # Seen: it takes 0.95 + 0.05 / m. That is right for two comparisons only. One comparison has a
 #     confidence of 1, so its bound is 1, the worst, for any two models, and nan for models that
 #     are far apart, of which aso says 0, the best. With each further model less evidence is
