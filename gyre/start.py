@@ -17,6 +17,7 @@ from gyre.optim import OptimConfig
 from gyre.options import (
     Config,
     Parser,
+    TrainConfig,
     changed_options,
     make_config,
     read_config,
@@ -284,6 +285,8 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                  "data.vocab_size": open_tokenizer(run.path).vocab_size}
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
+    if TrainConfig.sample_tokens >= saved.model.max_positions:  # nobody has asked for so many
+        inherited["train.sample_tokens"] = saved.model.max_positions // 2
     share: Layer = {}
     if "imported" not in run.manifest:
         data = inherit_data(saved.data, asked)

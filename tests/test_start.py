@@ -37,9 +37,9 @@ def base(workdir):
 
 @pytest.fixture(scope="module")
 def learned(workdir):
-    """A run of 3 steps with learned positions, in rows of 80."""
+    """A run of 3 steps with learned positions, in rows of 60."""
     return train_tiny(workdir, "learned", "--train.steps", "3", "--model.position", "learned",
-                      "--data.seq_len", "80")
+                      "--data.seq_len", "60")
 
 
 @pytest.fixture(scope="module")
@@ -132,12 +132,16 @@ def test_a_table_of_positions_pins_the_context_down(learned):
 
 
 def test_rows_of_another_text_are_as_long_as_a_table_of_positions(workdir, learned, tmp_path):
-    """A text this short gets rows of 40 otherwise."""
+    """A text this short gets rows of 30 otherwise."""
     (tmp_path / "short.txt").write_text("abc de " * 60)
     argv = training_argv(workdir, "--init-from", learned, "--data.files", tmp_path / "short.txt",
                          "--data.seq_len", "auto", "--name", "from-learned")
     assert exit_code(train.main, *argv) == 0
-    assert read_config(workdir / "runs/from-learned/config.yaml").data.seq_len == 80
+    assert read_config(workdir / "runs/from-learned/config.yaml").data.seq_len == 60
+
+
+def test_samples_of_a_fine_tuning_fit_into_a_short_context(learned):
+    assert start("--init-from", learned).config.train.sample_tokens == 30
 
 
 def test_a_new_scaling_takes_the_row_length_of_the_weights(workdir, base):
