@@ -499,11 +499,8 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
         names.append(shown)
     lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
     advice = advise_column(column, candidates, lacks_names)
-    objects = [name for name, kind in columns.items() if re.match("dict$|struct<", kind)]
-    if objects and not candidates:
-        program = shlex.quote(f"{{text: {jq_field(objects[0])}.KEY}}")
-        advice += (f"; of a .jsonl file, jq -c {program} FILE > NEW.jsonl does that for the texts "
-                   "under KEY")
+    if not candidates:
+        advice += advise_objects(columns)
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
@@ -525,6 +522,15 @@ def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool)
         return f"choose its only column of text with --data.column {shlex.quote(only)}"
     return ("choose a column of text with --data.column; --data.column A,B tells how to join "
             "two")
+
+
+def advise_objects(columns: Mapping[str, str]) -> str:
+    """Return how to take texts out of the objects in a column, or "" if no column has any."""
+    objects = [name for name, kind in columns.items() if re.match("dict$|struct<", kind)]
+    if not objects:
+        return ""
+    program = shlex.quote(f"{{text: {jq_field(objects[0])}.KEY}}")
+    return f"; of a .jsonl file, jq -c {program} FILE > NEW.jsonl does that for the texts under KEY"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:

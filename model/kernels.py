@@ -225,12 +225,18 @@ def choose_loss(logits: Tensor, y: Tensor) -> Form | None:
 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
-    form = choose_product(x, weight)
-    packed = _packed is not None and _packed.holds(weight)
-    few = x[..., 0].numel() <= max_float_rows() and form is linear_by_sums and has_avx512()
-    if packed or few:
+    if keeps_float_inputs(x, weight):
         return int8_with_float_inputs
     return None if multiplies_int8() else int8_by_float_weights
+
+
+def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:
+    """Return whether compiled decoding multiplies this int8 weight with float32 inputs."""
+    if _packed is not None and _packed.holds(weight):  # as words
+        return True
+    if choose_product(x, weight) is not linear_by_sums or x[..., 0].numel() > MAX_FLOAT_TOKENS:
+        return False
+    return has_avx512()
 
 
 # Keys are names of plain forms.
