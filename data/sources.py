@@ -607,6 +607,8 @@ class Notes:
     """Files that begin as HTML."""
     json: list[str] = field(default_factory=list)
     """Files of plain text that begin as rows of JSON."""
+    with_nul: list[str] = field(default_factory=list)
+    """Files of plain text with NUL characters."""
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
 
@@ -643,6 +645,9 @@ class Notes:
         if self.json:
             lines.append("note: JSON, whose names and braces are trained as text: "
                          f"{list_names(self.json)}; renamed to .jsonl, its texts alone are read")
+        if self.with_nul:
+            lines.append("note: NUL characters, as binary data has them, are trained as text: "
+                         f"{list_names(self.with_nul)}")
         if separator is None:
             for marker, name in self.markers.items():
                 lines.append(f"note: {marker} in {name} is trained as ordinary characters: to "
@@ -717,6 +722,8 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
                 notes.pages.append(file.name)
             if is_first and kind not in CODE.split() and begins_as_rows(piece):
                 notes.json.append(file.name)
+            if "\0" in piece and file.name not in notes.with_nul:
+                notes.with_nul.append(file.name)
             is_first = False
             text = before + piece
             notes.look_for_markers(text, file.name, kind)

@@ -449,6 +449,13 @@ def test_code_and_texts_that_only_look_like_rows_are_not_noted(tmp_path, capsys,
     assert notes(capsys) == []
 
 
+def test_nul_characters_are_noted_once(tmp_path, capsys):
+    path = write(tmp_path / "a.txt", "ab\0" * 2**20)  # read in several pieces
+    texts(files=path)
+    assert notes(capsys) == [
+        f"NUL characters, as binary data has them, are trained as text: {path}"]
+
+
 def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "PIECE", 8)
     texts(files=write(tmp_path / "a.txt", "Write:\n\n<html>\n"))
