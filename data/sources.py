@@ -10,6 +10,7 @@ import platform
 import re
 import shlex
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
+LONGER = 3  # times the text of the column that is read: then another column is named
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
 
@@ -601,6 +603,8 @@ class Notes:
     skipped_tables: list[str] = field(default_factory=list)
     no_text: NoText | None = None
     """Why the first of these was left out."""
+    sizes: Counter[str] = field(default_factory=Counter)
+    """Characters of the text in each column of the tables of which all columns are read."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -626,8 +630,8 @@ class Notes:
         """Return the notes."""
         lines: list[str] = []
         separator = self.config.separator
+        column = self.config.column
         if self.rows_without_text:
-            column = self.config.column
             values = [f"{column} as {name}" for name in self.other_types]
             have = ", ".join(values + sorted(self.other_columns)[:8]) or "no other columns"
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
@@ -636,6 +640,12 @@ class Notes:
             lines.append("note: of these, without a text in column "
                          f"{self.config.column} and left out too: "
                          f"{list_names(self.skipped_tables)}")
+        if column == DataConfig.column and self.sizes:  # else it was chosen
+            longest, size = max(self.sizes.items(), key=lambda item: item[1])
+            if size > LONGER * self.sizes[column]:
+                lines.append(f"note: column {longest} has more than {LONGER} times the text of "
+                             f"column {column}, which is read: to read the other one, say "
+                             f"--data.column {shlex.quote(longest)}")
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
@@ -746,6 +756,8 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     for row in rows:
         n_rows += 1
         for name, value in row.items():
+            if isinstance(value, str):
+                notes.sizes[name] += len(value)
             if types.get(name, "NoneType") == "NoneType":
                 types[name] = type(value).__name__
         text = row.get(column)

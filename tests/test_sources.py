@@ -354,6 +354,26 @@ def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, cou
     assert notes(capsys) == [f"{counts} rows have no text in column text (they have {have})"]
 
 
+@pytest.mark.parametrize("name, column, noted", [
+    ("a.jsonl", "text", True), ("a.csv", "text", True), ("a.jsonl", "body", False)])
+def test_a_much_longer_column_is_named(tmp_path, capsys, name, column, noted):
+    rows = [{"id": "x" * 30, "text": "y" * 10, "body": "z" * 31}] * 5
+    content = "\n".join(map(json.dumps, rows))
+    if name == "a.csv":
+        lines = [",".join(row.values()) for row in rows]
+        content = "\n".join(["id,text,body", *lines])
+    texts(files=write(tmp_path / name, content), column=column)
+    expected = ["column body has more than 3 times the text of column text, which is read: to read "
+                "the other one, say --data.column body"]
+    assert notes(capsys) == (expected if noted else [])
+
+
+def test_a_longer_column_is_not_named_if_the_text_is_a_third(tmp_path, capsys):
+    rows = [{"text": "y" * 10, "body": "z" * 30}] * 5
+    texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    assert notes(capsys) == []
+
+
 def test_rows_without_a_text_are_counted_over_all_files(tmp_path, capsys):
     csv = write(tmp_path / "a.csv", "id,text\n1,a\n2,\n3\n")
     table = pyarrow.table({"text": ["b", None], "id": [1, 2]})
