@@ -626,6 +626,16 @@ class Notes:
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
 
+    def name_longest_column(self) -> list[str]:
+        """Return a note if a column has much more text than the one that is read."""
+        column = self.config.column
+        longest = max(self.sizes, key=self.sizes.__getitem__, default=column)
+        if self.sizes[longest] <= LONGER * self.sizes[column]:
+            return []
+        return [f"note: column {longest} has more than {LONGER} times the text of column {column}, "
+                "which is read: to read the other one, say --data.column "
+                f"{shlex.quote(longest)}"]
+
     def lines(self) -> list[str]:
         """Return the notes."""
         lines: list[str] = []
@@ -640,12 +650,8 @@ class Notes:
             lines.append("note: of these, without a text in column "
                          f"{self.config.column} and left out too: "
                          f"{list_names(self.skipped_tables)}")
-        if column == DataConfig.column and self.sizes:  # else it was chosen
-            longest, size = max(self.sizes.items(), key=lambda item: item[1])
-            if size > LONGER * self.sizes[column]:
-                lines.append(f"note: column {longest} has more than {LONGER} times the text of "
-                             f"column {column}, which is read: to read the other one, say "
-                             f"--data.column {shlex.quote(longest)}")
+        if column == DataConfig.column:  # else it was chosen
+            lines += self.name_longest_column()
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
