@@ -11,8 +11,8 @@
 #     seeds counts as noise. The report says that models differ, and that all three are in one
 #     group without differences. And the distance that it asks for is half of Tukey's: half of the
 #     width of one interval, where two intervals that do not overlap are a whole width apart, as
-#     the report itself says. Without an effect of the seeds, beside a third model that is worse, two
-#     equal models are called different in 10 of 60 cases; their intervals overlap in 8 of these.
+#     the report itself says. Without an effect of the seeds, beside a third model that is worse,
+#     two equal models are called different in 10 of 60 cases; their intervals overlap in 8 of these.
 # For gyre: its report pairs the seeds. In autorank, compare two models at a time.
 set -euo pipefail
 folder=$(mktemp -d)
