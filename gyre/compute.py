@@ -226,13 +226,9 @@ def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
     weight = torch.ones(outputs, inputs)
     product = Int8Linear(outputs, inputs)
     product.load_state_dict({"weight": weight.to(torch.int8), "scale": torch.ones(outputs)})
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with kernels.one_thread():
         times = kernels.shortest_times([lambda: linear(x, weight), lambda: product(x)],
                                        time.thread_time, rounds=3, seconds=0.02)
-    finally:
-        torch.set_num_threads(threads)
     return [2 * tokens * inputs * outputs / best for best in times]
 
 

@@ -466,12 +466,10 @@ def multiplies_int8() -> bool:
     values = torch.ones(16, 256, dtype=torch.int8)
     weight = torch.ones(512, 256, dtype=torch.int8)
     x = values.float()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    in_int8, in_float32 = shortest_times(
-        [lambda: torch._int_mm(values, weight.T), lambda: F.linear(x, weight.float())],
-        time.thread_time, 5)
-    torch.set_num_threads(threads)
+    with one_thread():
+        in_int8, in_float32 = shortest_times(
+            [lambda: torch._int_mm(values, weight.T), lambda: F.linear(x, weight.float())],
+            time.thread_time, 5)
     return in_int8 < in_float32
 
 
@@ -522,12 +520,21 @@ def onednn_gain() -> float:
         return 0.0
     x = torch.ones(256, 256)
     weight = torch.ones(512, 256)
+    with one_thread():
+        usual, onednn = shortest_times(
+            [lambda: F.linear(x, weight), lambda: onednn_product(x, weight)], time.thread_time, 20)
+    return usual / onednn
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Return a context in which torch computes in one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    usual, onednn = shortest_times(
-        [lambda: F.linear(x, weight), lambda: onednn_product(x, weight)], time.thread_time, 20)
-    torch.set_num_threads(threads)
-    return usual / onednn
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def shortest_times(
