@@ -638,8 +638,11 @@ class Notes:
 
     def lines(self) -> list[str]:
         """Return the notes."""
+        return self.lines_of_tables() + self.lines_of_plain_text()
+
+    def lines_of_tables(self) -> list[str]:
+        """Return the notes on rows and columns."""
         lines: list[str] = []
-        separator = self.config.separator
         column = self.config.column
         if self.rows_without_text:
             values = [f"{column} as {name}" for name in self.other_types]
@@ -652,6 +655,12 @@ class Notes:
                          f"{list_names(self.skipped_tables)}")
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
+        return lines
+
+    def lines_of_plain_text(self) -> list[str]:
+        """Return the notes on files of plain text."""
+        lines: list[str] = []
+        separator = self.config.separator
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")

@@ -34,9 +34,9 @@ OPTIONS = {
     "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # fused multiply-adds
     # Every row of a matrix reads the normalised input again. With a threshold of 1 instead of 4,
     # the compiler stores this input, and does not compute it for every row. torch 2.13 counts such
-    # reads only if "deterministic" is set, which is set for that alone. Apart from that,
-    # "deterministic" only forbids to choose kernels by timing them, and here none are chosen so. It
-    # orders no additions.
+    # reads only if "deterministic" is set, which is set for that alone. Besides
+    # that, it only forbids choosing kernels by timing them, which is not done here. It orders no
+    # additions.
     "realize_reads_threshold": 1, "deterministic": True,
 }
 # The packages that this process has loaded; None for one that could not be made, which is not tried

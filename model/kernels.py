@@ -305,7 +305,7 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
     """Return the names of the matrices that a model multiplies with, those to be joined together.
     """
     groups: dict[str, list[str]] = {}
-    # Tied matrices have one name.
+    # A tied matrix has the first of its names.
     names = {id(x): name for name, x in [*model.named_parameters(), *model.named_buffers()]}
     for path, module in model.named_modules():
         parent, _, part = path.rpartition(".")
@@ -461,7 +461,7 @@ def multiplies_int8() -> bool:
     """Return whether torch multiplies int8 matrices faster than float32 ones here.
 
     Measured once, in a few ms. Without instructions for int8, torch multiplies one number after the
-    other, which takes 14 times as long as a float32 product or more; with them, half as long.
+    other, which takes ten times as long as a float32 product or more; with them, half as long.
     """
     values = torch.ones(16, 256, dtype=torch.int8)
     weight = torch.ones(512, 256, dtype=torch.int8)
