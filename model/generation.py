@@ -20,9 +20,9 @@ from model.transformer import KVCache, Transformer
 Step = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
-"""On CUDA, caches have room for a multiple of so many keys, and graphs read a multiple."""
+"""On CUDA, the room of a cache is a multiple of this, and so is what a graph reads of it."""
 NUMBERS_AHEAD = 16
-"""For so many tokens of each row, random numbers are copied to the device at once."""
+"""How many random numbers of each row are copied to the device together, one for each token."""
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -112,8 +112,8 @@ class Batch:
         self.due_index = torch.tensor(self.due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
-        """Random numbers (NUMBERS_AHEAD, B), at i for token `first_number + i` of every row."""
-        self.first_number = -NUMBERS_AHEAD
+        """Random numbers (NUMBERS_AHEAD, B), at i for position `first_number + i` of every row."""
+        self.first_number = -NUMBERS_AHEAD  # so `numbers` holds those of no token yet
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended.
@@ -135,12 +135,13 @@ class Batch:
                 if due:
                     with inference:  # but not what the caller does with a token
                         unread.append(self.start_step(step, due))
-                # If no row is due, all tokens of a live row are drawn, and some are unread.
+                # Read the oldest step once enough steps are under way. If no row is due, nothing
+                # is left to start: then every token is drawn, and some are unread.
                 if not due or len(unread) > self.steps_ahead:
                     yield from self.accept(unread.popleft())
 
     def due_rows(self) -> list[int]:
-        """Return the rows that draw next: those with the fewest tokens, if any lacks tokens."""
+        """Return the rows that draw next: of those that lack tokens, the ones with the fewest."""
         unfinished = []
         for row in sorted(self.live):
             if self.known[row] < self.starts[row] + self.max_new_tokens:
@@ -151,9 +152,9 @@ class Batch:
 
     def start_step(self, step: Step, due: list[int]) -> "Drawn":
         """Draw a token of the rows that are due. On a GPU this only enqueues kernels."""
-        known = self.known[due[0]]
-        logits = self.compute_logits(step, known)
-        drawn = self.sample_rows(logits, due, known)
+        position = self.known[due[0]]  # of the token to draw: due rows have equally many
+        logits = self.compute_logits(step, position)
+        drawn = self.sample_rows(logits, due, position)
         for row in due:
             self.known[row] += 1
         return Drawn(due, drawn)
@@ -183,62 +184,63 @@ class Batch:
         spans = zip(self.tokens.cpu(), self.starts, self.lengths, strict=True)
         return [tokens[start:length].tolist() for tokens, start, length in spans]
 
-    def compute_logits(self, step: Step, known: int) -> Tensor:
-        """Feed the first `known` tokens of all rows, or those of them that are not in the cache.
+    def compute_logits(self, step: Step, position: int) -> Tensor:
+        """Feed all tokens before `position`, or those of them that are not in the cache.
 
-        Returns the logits (B, V) of the next token, on the device where tokens are drawn.
+        Returns the logits (B, V) of the token there, on the device where tokens are drawn.
         """
         cache = self.cache
         first = 0 if cache is None else cache.length
         # Contiguous, because the compiler would compile again for other offsets or strides.
-        fed = self.tokens[:, first:known].clone(memory_format=torch.contiguous_format)
+        fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
-        many = self.num_samples > 1 and fed.shape[1] > 1
+        # A compiled step takes a single token for decoding, which has all rows.
+        repeats_prompts = self.num_samples > 1 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
-            if many and cache is not None and cache.length == 0:
+            if repeats_prompts and cache is not None and cache.length == 0:
                 logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
             else:
                 logits = step(self.model, fed, cache)
         return logits.to(self.sampling_device)
 
-    def sample_rows(self, logits: Tensor, due: list[int], known: int) -> Tensor:
-        """Draw token `known` of the rows that are due -> ids (len(due),), on the device."""
+    def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
+        """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
         if due != self.due:
             self.due = due
             self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
         rows = self.due_index
-        numbers = self.find_numbers(known)
-        whole = len(due) == len(self.starts)
-        if whole:  # without a copy
+        numbers = self.find_numbers(position)
+        all_due = len(due) == len(self.starts)
+        if all_due:  # without a copy
             drawn = sample(logits, self.sampling, numbers, self.seen)
         else:
             drawn = sample(logits[rows], self.sampling, numbers[rows], self.seen[rows])
         # A step may feed the id of a broken row before the CPU reads that it is BROKEN.
         tokens = drawn.clamp(min=0)
-        if whole:  # by one kernel
-            self.tokens[:, known] = tokens
+        if all_due:  # by one kernel
+            self.tokens[:, position] = tokens
         else:
-            self.tokens[rows, known] = tokens
+            self.tokens[rows, position] = tokens
         if self.sampling.repetition_penalty != 1:
             self.seen[rows, tokens] = True  # pairs (row, token): a slice would mark all rows
         return drawn
 
-    def find_numbers(self, known: int) -> Tensor:
-        """Return the random numbers (B,) that draw token `known`, on the device."""
+    def find_numbers(self, position: int) -> Tensor:
+        """Return the random numbers (B,) that draw the tokens at `position`, on the device."""
         if self.sampling.temperature == 0:
             return self.numbers[0]  # zeros, which nothing reads
-        if not self.first_number <= known < self.first_number + NUMBERS_AHEAD:
-            self.first_number = known
-            block = [self.compute_numbers(known + i) for i in range(NUMBERS_AHEAD)]
+        if not self.first_number <= position < self.first_number + NUMBERS_AHEAD:
+            self.first_number = position
+            block = [self.compute_numbers(position + i) for i in range(NUMBERS_AHEAD)]
             numbers = torch.tensor(block, dtype=torch.float64)
             self.numbers = numbers.to(self.sampling_device, non_blocking=True)
-        return self.numbers[known - self.first_number]
+        return self.numbers[position - self.first_number]
 
-    def compute_numbers(self, known: int) -> list[float]:
-        """Return the random number for token `known` of each row, or 0 if it needs none."""
+    def compute_numbers(self, position: int) -> list[float]:
+        """Return the random number for each row's token at `position`, or 0 if it draws none."""
         numbers = [0.0] * len(self.starts)
         for row in self.live:
-            index = known - self.starts[row]
+            index = position - self.starts[row]
             if 0 <= index < self.max_new_tokens:
                 numbers[row] = uniform(self.seed, row % self.num_samples, index)
         return numbers

@@ -1,6 +1,7 @@
 """RoPE as functions: the table of rotations, how it is applied, and its scaling to longer texts.
 
-Shapes: T tokens, H query heads, H_kv key/value heads, D head width, D/2 pairs of channels.
+Shapes: T tokens, H query heads, H_kv key/value heads, D head width, D/2 pairs of channels. L is the
+length that a model was trained on, `RopeScaling.original_positions`.
 """
 
 import math
@@ -86,26 +87,25 @@ def scaled_frequencies(
     slowed = frequencies / scaling.factor
     if scaling.type == "linear":
         return slowed
-    if scaling.type == "yarn":
+    if scaling.type == "yarn":  # two orders, because each ramp rises the other way
         return torch.lerp(frequencies, slowed, yarn_ramp(scaling, head_dim, theta))
     if scaling.type == "llama3":
         return torch.lerp(slowed, frequencies, llama3_ramp(scaling, frequencies))
-    factor = scaling.factor  # ntk
-    if scaling.type == "dynamic":
-        factor = dynamic_factor(scaling, length)
+    # What is left is ntk, and dynamic, which is ntk with another factor.
+    factor = dynamic_factor(scaling, length) if scaling.type == "dynamic" else scaling.factor
     return rope_frequencies(head_dim, ntk_theta(theta, factor, head_dim), partial)
 
 
 def ntk_theta(theta: float, factor: float, head_dim: int) -> float:
-    """Return the base that keeps the fastest pair and slows the slowest exactly s times.
+    """Return the base that keeps the fastest pair and slows the slowest exactly `factor` times.
 
-    It is b * s^(D/(D-2)). (bloc97 2023, "NTK-aware scaled RoPE"; arXiv:2309.00071, section 3.1)
+    (bloc97 2023, "NTK-aware scaled RoPE"; arXiv:2309.00071, section 3.1)
     """
     return theta * factor ** (head_dim / (head_dim - 2))
 
 
 def dynamic_factor(scaling: RopeScaling, length: int) -> float:
-    """Return s for the current length l: f*l/L - (f-1), and 1 up to length L.
+    """Return the factor of a text of l tokens: f*l/L - (f-1) for `scaling.factor` f; 1 up to L.
 
     This is Hugging Face's dynamic NTK. With f = 1 it is the paper's l/L. (emozilla 2023;
     arXiv:2309.00071, section 3.3)
@@ -116,13 +116,14 @@ def dynamic_factor(scaling: RopeScaling, length: int) -> float:
 
 
 def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
-    """Return how much each pair is slowed, (D/2,): 0 if fast, 1 if slow, a line between.
+    """Return a weight for each pair, (D/2,): 0 keeps its frequency, 1 slows it by the whole factor.
 
-    The line runs over the index of the pair, as in the reference code. The paper's runs over the
-    turns that the pair makes within L. (Peng et al. 2023, arXiv:2309.00071)
+    It rises linearly with the index of the pair, as in the reference code. The paper's falls with
+    the turns that the pair makes within L. (Peng et al. 2023, arXiv:2309.00071)
     """
 
     def pair_that_turns(times: float) -> float:
+        """Return the index, not rounded, of the pair that turns so many times within L."""
         radians = 2 * math.pi * times / scaling.original_positions
         return -head_dim * math.log(radians) / (2 * math.log(theta))
 
@@ -136,9 +137,9 @@ def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
 
 
 def llama3_ramp(scaling: RopeScaling, frequencies: Tensor) -> Tensor:
-    """Return how much of its frequency each pair keeps, (D/2,): 1 if fast, 0 if slow.
+    """Return a weight for each pair, (D/2,): 1 keeps its frequency, 0 slows it by the whole factor.
 
-    It depends on the turns that the pair makes within L. (Llama Team 2024,
+    It rises linearly with the turns that the pair makes within L. (Llama Team 2024,
     arXiv:2407.21783; apply_scaling in meta-llama/llama-models)
     """
     turns = scaling.original_positions * frequencies / (2 * math.pi)

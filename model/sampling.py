@@ -18,7 +18,7 @@ BROKEN = -1
 """What `sample` returns instead of a token for logits that are not finite."""
 
 CANDIDATE_SHARES = (1.0, 0.125)
-"""Thresholds for candidates, in units of the average mass. The first one that will do is taken."""
+"""Thresholds for candidates, in units of the average mass. The first that suffices is taken."""
 ROUNDING = 1e-9
 """Sums of masses in different orders differ by less than this."""
 

@@ -52,10 +52,11 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
         padded = F.pad(xv, (0, xq.shape[-1] - width))
         return attend(xq, xk, padded, mask)[..., :width]
     gqa = xq.shape[1] != xk.shape[1]
-    # A bool even where sizes are symbols, in a compiled prefill.
-    causal = bool(mask is None and xq.shape[2] > 1)
-    if mask is None or mask.dtype in (torch.bool, xq.dtype):
+    if mask is None:
+        causal = bool(xq.shape[2] > 1)  # a bool even where a compiled prefill has symbolic sizes
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
+    if mask.dtype in (torch.bool, xq.dtype):
+        return F.scaled_dot_product_attention(xq, xk, xv, mask, enable_gqa=gqa)
     # The mask is a float32 bias. In bfloat16 it would round distance 257 to 256.
     with torch.autocast(xq.device.type, enabled=False):
         q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
@@ -64,7 +65,10 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
 
 @or_faster
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return x / rms(x) * weight, (..., C) -> (..., C), computed in float32, in the dtype of x."""
+    """Return x / rms(x) * weight, (..., C) -> (..., C), in the dtype of x.
+
+    x / rms(x) is computed in float32 and rounded to the dtype of x before it meets the weight.
+    """
     x32 = x.float()
     normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps)
     return (normed.type_as(x) * weight).type_as(x)
@@ -77,9 +81,9 @@ def gate(x: Tensor, y: Tensor) -> Tensor:
 
 
 class KVCache:
-    """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer, of which the
-    keys are as wide as the encoding makes them (`key_dim`).
+    """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
 
+    Values have the width `head_dim`, and keys the one that the encoding gives them (`key_dim`).
     The keys of a head are adjacent in memory, because attention reads one head after the other.
     `length` is the number of tokens held. `Transformer.hidden_states` advances it after all layers
     have written. It is a Python int, because reading a tensor would wait for the device.
@@ -217,7 +221,7 @@ class TransformerBlock(nn.Module):
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
-        if last_only and drop is not None:  # what a token drops depends on its position
+        if last_only and drop is not None:  # what is dropped depends on the token's place in x
             return self.forward(x, freqs_cis, mask, cache, drop)[:, -1:]
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
         if drop is not None:  # dropout has numbered places: 0 the embeddings, then two a block
@@ -275,10 +279,10 @@ class Transformer(nn.Module):
         """Yield the name and the initial values of every matrix, on the CPU.
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
-        addressed by (seed, name). Two models of one seed therefore share the values of all matrices
-        that both have. Matrices that write into the residual stream are divided by sqrt(2
-        n_layers), so that its variance does not grow with depth. In `drawn_as` an encoding can give
-        a matrix the stream of another one, and a factor on its std.
+        addressed by (seed, name). So a matrix that two models of one seed have in the same shape
+        differs by a factor at most, the ratio of its stds. Matrices that write into the residual
+        stream are divided by sqrt(2 n_layers), so that its variance does not grow with depth. In
+        `drawn_as` an encoding can give a matrix the stream of another one, and a factor on its std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2:
@@ -357,10 +361,10 @@ class Transformer(nn.Module):
 
 @contextmanager
 def fixed_draws(method: str) -> Iterator[None]:
-    """Return a context for a method of an encoding, which then makes the same tensors each time.
+    """Within, the method of an encoding makes its tensors on the CPU, and the same ones each time.
 
-    They are on the CPU. Its table is in no checkpoint, so random numbers in it have to be the same
-    when the model is built again. Those that PyTorch draws outside do not change.
+    The table of an encoding is in no checkpoint, so random numbers in it have to be the same when
+    the model is built again. Afterwards PyTorch's random stream goes on where it was before.
     """
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(method))
