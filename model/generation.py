@@ -116,17 +116,19 @@ class Batch:
         self.first_number = -NUMBERS_AHEAD  # so `numbers` holds those of no token yet
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
-        """Yield (row, token) for every new token, until all rows have ended.
+        """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
 
         `step` computes the logits, as `next_logits` does. Dropout is off until the iterator ends or
-        is closed. Raises UserError for logits that are not finite. With `steps_ahead`, later steps
-        run while the caller has a token.
+        is closed. Raises UserError for logits that are not finite, and ValueError for a batch that
+        was drawn before. With `steps_ahead`, later steps run while the caller has a token.
 
         Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
         tokens that all unfinished rows have: first the length of the shortest prompt (prefill),
         then one token at a time (decode). While a short row draws tokens, a longer one still reads
         its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
         """
+        if self.known != self.starts:  # a closed iterator has lost tokens that it did not yield
+            raise ValueError("these rows were drawn before: make another Batch")
         inference = torch.inference_mode()
         unread: deque[Drawn] = deque()
         with evaluating(self.model):

@@ -395,6 +395,16 @@ def test_a_model_trains_on_after_a_text_that_is_left():
     assert model.training
 
 
+def test_a_batch_is_drawn_once():
+    """Here the closed iterator has drawn a token of row 1 and not yielded it."""
+    batch = Batch(sharp_model(), [[1, 2], [3, 4]], GREEDY, max_new_tokens=3)
+    drawing = batch.draw()
+    next(drawing)
+    drawing.close()
+    with pytest.raises(ValueError, match="make another Batch"):
+        next(batch.draw())
+
+
 def test_the_caller_of_draw_is_not_in_inference_mode():
     batch = Batch(sharp_model(), [PROMPTS[0]], GREEDY, max_new_tokens=3)
     assert [torch.is_inference_mode_enabled() for _ in batch.draw()] == [False, False, False]
