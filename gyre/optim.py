@@ -61,10 +61,10 @@ class OptimConfig:
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     """Learning rate of step number `step` (0 .. steps-1) of all `steps`, as a fraction of the peak.
 
-    Rises to 1 over the warm-up, then falls to `final_lr` at the last step; with wsd it stays at 1
-    for the first `steps - round(cooldown * steps)` steps, so that runs of different lengths are one
-    run up to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392). If that leaves no
-    step for the fall, the last one has 1.
+    It rises to 1 over the warm-up and then falls to `final_lr` at the last step. With wsd the fall
+    takes the last `round(cooldown * steps)` steps only, and before it the rate stays at 1. So runs
+    of different lengths are one run up to the cooldown of the shorter (Hägele et al. 2024,
+    arXiv:2405.18392). If no step is left for the fall, the last one has 1.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -158,11 +158,12 @@ class Muon(Optimizer):
         for group in self.param_groups:
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
-                if parameter.grad is not None:
-                    # Of a sharded model, a rank gathers one matrix at a time.
-                    alone = parameter if is_sharded(parameter) else None
-                    key = (parameter.shape, parameter.device, alone)
-                    stacks.setdefault(key, []).append(parameter)
+                if parameter.grad is None:
+                    continue
+                key = (parameter.shape, parameter.device)
+                if is_sharded(parameter):  # a rank gathers one matrix at a time
+                    key += (id(parameter),)
+                stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
                 self._step(parameters, group, skipped)
 
@@ -176,7 +177,7 @@ class Muon(Optimizer):
     def _step(
         self, parameters: list[nn.Parameter], group: dict[str, Any], skipped: Tensor | None
     ) -> None:
-        """One step of matrices that have one shape and one device; a sharded one is alone.
+        """Move matrices that have one shape and one device; a sharded one comes alone.
 
         If `skipped`, a bool scalar on the device, is true, nothing changes. Operations on a stack,
         and those of `torch._foreach_`, take one kernel on a GPU for many matrices.
@@ -186,28 +187,32 @@ class Muon(Optimizer):
             assert parameter.grad is not None
             gradients.append(parameter.grad)
         weights = [local_part(parameter) for parameter in parameters]
-        means = [local_part(self._momentum(parameter)) for parameter in parameters]
+        momenta = [local_part(self._momentum(parameter)) for parameter in parameters]
         gradient_parts = [local_part(gradient) for gradient in gradients]
         if skipped is not None:
-            # A mean that moves towards itself stays as it is.
-            replace_if(skipped, gradient_parts, means)
-        torch._foreach_lerp_(means, gradient_parts, 1 - group["momentum"])
+            # A momentum that moves towards itself stays as it is.
+            replace_if(skipped, gradient_parts, momenta)
+        torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
         # Nesterov's look-ahead, in place of the gradients, which nothing reads after the step.
-        torch._foreach_lerp_(gradient_parts, means, group["momentum"])
+        torch._foreach_lerp_(gradient_parts, momenta, group["momentum"])
         updates = self._orthogonalize(gradients)
-        kept = 1 - group["lr"] * group["weight_decay"]  # of a weight, after its decay
+        decay_factor = 1 - group["lr"] * group["weight_decay"]
         if skipped is not None:
             updates.masked_fill_(skipped, 0)
-            kept = torch.full((), kept, device=skipped.device).masked_fill_(skipped, 1)
+            decay_factor = torch.full((), decay_factor, device=skipped.device)
+            decay_factor.masked_fill_(skipped, 1)
         parts: list[Tensor] = []
         for update, parameter in zip(updates.unbind(), parameters, strict=True):
             parts.append(local_part(shard_like(update, parameter)))
         scale = 0.2 * group["lr"] * math.sqrt(max(parameters[0].shape))
-        torch._foreach_mul_(weights, kept)
+        torch._foreach_mul_(weights, decay_factor)
         torch._foreach_add_(weights, parts, alpha=-scale)
 
     def _orthogonalize(self, gradients: list[Tensor]) -> Tensor:
-        """Return the updates (N, R, C) of N gradients (R, C), whole and in the gradients' dtype."""
+        """Return the updates (N, R, C) of N gradients (R, C), in the gradients' dtype.
+
+        The update of a sharded gradient is whole: every rank computes all of it.
+        """
         first = gradients[0]
         if is_sharded(first):  # rounded before it is gathered: that is less to send
             stacked = gather_tensor(first.to(self.dtype))[None]
