@@ -51,9 +51,9 @@ MANIFEST = "manifest.json"
 # The dtypes of our weights, by the names that safetensors files have for them.
 SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
-# Where a checkpoint is looked for, in this order. Another process may be between two renames, or
-# was killed there, or never wrote `best`. `best` comes again after `.best`: a save may have
-# finished in between.
+# Where a checkpoint is looked for, in this order. A save in progress, or one that was killed, may
+# have left only `previous` or `.best`; without any `best`, `last` serves. `best` comes again after
+# `.best`: a save may have finished between the two looks.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
@@ -65,7 +65,7 @@ def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 Convert = Callable[[str, Tensor], dict[str, Tensor]]
 Shapes = Mapping[str, torch.Size]
-"""That of each weight of a model, by its name."""
+"""The shape of each weight of a model, by its name."""
 
 
 class Replaced(UserError):
@@ -113,20 +113,22 @@ class Checkpoints:
         return self.path / name
 
     def _put_in_place(self, staging: Path, name: Literal["last", "best"] | int) -> None:
+        """Rename `staging` to its final name, as the head of this file says."""
         target = self._place(name)
-        before = self.path / ("previous" if name == "last" else f".{name}")
+        # Where the checkpoint with this name goes: to stay, or for the moment only.
+        replaced = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
             self._remove(target)
         elif target.exists():
-            self._remove(before)
-            target.rename(before)
+            self._remove(replaced)
+            target.rename(replaced)
         staging.rename(target)
         fsync(target.parent, self.path)
         if name == "last":
             self.last_is_good = True
         else:
-            self._remove(before)
+            self._remove(replaced)
 
     def _remove(self, folder: Path) -> None:
         """Remove a checkpoint. It loses its name first, so that no reader takes it for damaged."""
@@ -156,7 +158,7 @@ class Checkpoints:
     def forget_after(self, step: int) -> None:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
         steps again, perhaps with other options."""
-        for place in ("best", ".best"):  # that of a save that was killed
+        for place in ("best", ".best"):  # a save that was killed may have left .best
             if self._read_step(self.path / place) > step:
                 self._remove(self.path / place)
         for later in self.kept_steps():
@@ -176,8 +178,8 @@ class Checkpoints:
         previous = self.path / "previous"
         while True:
             with watching(folder):
-                found = damaged_files(folder) if world.is_main else []
-                damaged = world.collect(found)[0]
+                damaged = damaged_files(folder) if world.is_main else []
+                damaged = world.collect(damaged)[0]  # what rank 0 says
                 if not damaged:
                     yield folder
                     return
@@ -262,7 +264,8 @@ def watching(folder: Path) -> Iterator[None]:
 def damaged_files(folder: Path) -> list[Path]:
     """Return the files of a checkpoint that are missing or have another hash than in its manifest.
 
-    The weights have to be in it. If the manifest cannot be read, it is the only one.
+    Weights that the manifest does not name are damaged too. If the manifest cannot be read, only it
+    is returned.
     """
     manifest = folder / MANIFEST
     damaged = []
