@@ -160,7 +160,7 @@ def locate(
 def label_text(config: DataConfig) -> str:
     """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib".
 
-    It has letters and digits of all scripts, and dots.
+    It has letters and digits of all scripts, dots, and dashes in place of everything else.
     """
     name = getattr(config, config.source, config.source)
     if config.source == "files":
@@ -182,7 +182,10 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
 
 
 def explain_change(config: DataConfig, since: float) -> str:
-    """Return " (...)", which names what is gone or newer than `since`, in seconds, or else ""."""
+    """Return what has happened to the files, in brackets to end a sentence with, or "".
+
+    It names what is gone, or what has changed later than `since`, in seconds since 1970.
+    """
     if config.source != "files":
         return ""
     try:
@@ -199,12 +202,16 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     Raises OSError or UserError if the folder is not there, or not what its manifest says.
     """
     manifest = read_json(folder / "manifest.json", "prepare it again")
-    # The key is a hash of the rest, which guards the counts: no other hash covers them.
-    if manifest.pop("key", None) != json_sha256(manifest)[:12] or manifest["settings"] != settings:
+    # A hash of all other fields. It guards the counts, which no other hash covers.
+    key = manifest.pop("key", None)
+    if key != json_sha256(manifest)[:12] or manifest["settings"] != settings:
         raise UserError("manifest.json was changed")
     for name, file in manifest["files"].items():
         size = (folder / name).stat().st_size
-        if size != file["size"] or size <= HASHED and sha256(folder / name) != file["sha256"]:
+        is_changed = size != file["size"]
+        if not is_changed and size <= HASHED:
+            is_changed = sha256(folder / name) != file["sha256"]
+        if is_changed:
             raise UserError(f"{name} was changed")
     return Prepared(folder, manifest)
 
@@ -281,12 +288,12 @@ class TokenDataset:
         for i in range(math.ceil(largest_share / batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
-            shape = (max(rows, 1), self.seq_len)
+            shape = (max(rows, 1), self.seq_len)  # at least a row of filling
             x = np.zeros(shape, dtype=np.int64)
             y = np.full(shape, -100)
             if rows:
-                at = start * self.seq_len
-                ids = self.read(slice(at, at + rows * self.seq_len + 1))
+                first_token = start * self.seq_len
+                ids = self.read(slice(first_token, first_token + rows * self.seq_len + 1))
                 x.ravel()[: len(ids) - 1] = ids[:-1]
                 y.ravel()[: len(ids) - 1] = ids[1:]
             yield torch.from_numpy(x), torch.from_numpy(y)
