@@ -23,7 +23,7 @@ from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
 
-SHARD = 5 * 10**9  # bytes; where Hugging Face splits
+SHARD = 5 * 10**9  # bytes of a file of weights at most, Hugging Face's own default
 
 # Sizes: ours, and in config.json.
 SIZES = {
@@ -41,9 +41,10 @@ SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rm
                      "theta": "rope_theta", "partial": "partial_rotary_factor",
                      "original_positions": ORIGINAL}
 
+# Fields of a table of RoPE that have another name in RopeScaling.
+SCALING_NAMES = {ORIGINAL: "original_positions"}
 # The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
 # they would change rotations.
-OURS = {ORIGINAL: "original_positions"}  # the only field that RopeScaling calls otherwise
 ROPES = {
     "default": (),
     "proportional": ("partial_rotary_factor",),
@@ -145,7 +146,7 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     if scaling is not None:
         table = {"rope_type": scaling.type}
         for name in ROPES[scaling.type]:
-            value = getattr(scaling, OURS.get(name, name))
+            value = getattr(scaling, SCALING_NAMES.get(name, name))
             if value is not None:
                 table[name] = value
         if scaling.type == "linear":
@@ -199,10 +200,14 @@ def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict
 
 
 def from_config(config: dict[str, Any]) -> ModelConfig:
-    """The model of a config.json; absent fields have transformers' defaults.
+    """The model of a config.json.
 
     Llama, and Mistral without its window, are this architecture. Fields that neither reads do not
-    matter. Raises ValueError that names the field we have no counterpart for.
+    matter. Raises ValueError that names the field we have no counterpart for, or one that has to be
+    stated: vocab_size, hidden_size, the numbers of layers and of query heads, rms_norm_eps and
+    max_position_embeddings. Where intermediate_size and the number of key/value heads are absent
+    they have our defaults, which the shapes of the weights are checked against. Other absent fields
+    have transformers' defaults.
     """
     kind = config.get("model_type")
     if kind not in ("llama", "mistral"):
@@ -291,12 +296,15 @@ def read_table(table: Any) -> dict[str, Any]:
     """
     fields = {}
     for name, value in dict(table).items():
-        # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
-        is_stated = value is not None or name == "truncate"
-        if is_stated and (name, value) not in (("partial_rotary_factor", 1), ("truncate", True)):
+        if name == "truncate":
+            # transformers reads null as false: it then rounds nothing to whole pairs.
+            is_default = value == 1  # true is 1, too
+        else:
+            is_default = value is None or (name == "partial_rotary_factor" and value == 1)
+        if not is_default:
             fields[name] = value
-    older_name = fields.pop("type", "default")
-    kind = fields.setdefault("rope_type", older_name)
+    kind = fields.pop("type", "default")  # the older name of rope_type
+    kind = fields.setdefault("rope_type", kind)
     if kind not in ROPES:
         raise ValueError(f"rope_type {kind!r}: we have {', '.join(ROPES)}")
     others = fields.keys() - {"rope_type", "rope_theta", *ROPES[kind]}

@@ -87,22 +87,23 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     """Every piece of a sentencepiece tokenizer, by id: `piece`, with sentencepiece's mark for a
     space, `score` and `type`.
 
-    Raises UserError unless the scores of the normal pieces say in which order they merge. Pieces
-    that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
-    first. Runs of spaces may share the lowest score, as Llama 2's do with -1e9: everything else
-    has merged by then, and a run grows from its left end, see `_merges`.
+    Raises UserError unless the scores say in which order pieces merge. So pieces that were given
+    and not learned (`user_defined_symbols`) are refused: text is cut at them before anything
+    merges, and their score is 0, like that of the first merge. Runs of spaces may share the lowest
+    score, as Llama 2's do with -1e9: everything else has merged by then, and a run grows from its
+    left end, see `_merges`.
     """
     # pyrefly does not see its names, which are made when it is imported.
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
     pieces = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
-    merged = [piece for piece in pieces if piece.type in (NORMAL, USER_DEFINED)]
-    last = min((piece.score for piece in merged), default=0.0)
+    scored = [piece for piece in pieces if piece.type in (NORMAL, USER_DEFINED)]
+    lowest = min((piece.score for piece in scored), default=0.0)
     by_score: dict[float, str] = {}
-    for piece in merged:
+    for piece in scored:
         first = by_score.setdefault(piece.score, piece.piece)
-        are_runs = is_run_of_spaces(first + piece.piece)
-        if first != piece.piece and (piece.score > last or not are_runs):
+        may_share = piece.score == lowest and is_run_of_spaces(first + piece.piece)
+        if first != piece.piece and not may_share:
             raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
                             "do not number its merges: others would give other ids")
     return pieces
@@ -177,10 +178,11 @@ def beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
 def _merges(scores: dict[str, float], ids: dict[str, int]) -> list[tuple[str, str]]:
     """The list of merges for `tokenizers` that does what sentencepiece's scores do.
 
-    sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that comes
-    first in the list: all pairs that make up a piece, then those of the piece with the next score.
-    Of pairs with equal scores sentencepiece takes the leftmost. Only runs of spaces share a score;
-    with the longest first, the longest run, which is the leftmost, goes on growing.
+    sentencepiece merges the pair whose piece has the best score, and `tokenizers` the pair that
+    comes first in the list. So the list has all pairs that make up the piece with the best score,
+    then those of the next one. Only runs of spaces share a score. Of equal pairs sentencepiece
+    merges the leftmost, so that the run at the left end grows. In the list the longest run comes
+    first, which lets the same run grow.
     """
     merges = []
     for text in sorted(scores, key=lambda text: (-scores[text], -len(text))):
@@ -260,10 +262,11 @@ def piece_type(i: int, text: str | None, unk_id: int | None, special: Container[
 
 
 def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str]:
-    """The pieces that these merges make, in the order in which they are first made.
+    """The pieces that these merges make, in the order of the merges.
 
-    A piece stands there several times if its merges are apart, and then no scores have this order.
-    But runs of spaces, which share a score, may be mixed at the end: they are left out then.
+    A piece is in the list again each time its merges go on after those of another. Then no scores
+    have this order, unless all such pieces are runs of spaces at the end, which may share a score:
+    the runs are left out then.
     """
     order = [text for text, _ in groupby(map("".join, merges))]
     others = [text for text in order if not is_run_of_spaces(text)]
@@ -417,9 +420,10 @@ def special_fields(source: Path, tokenizer: Tokenizer, unk_id: int) -> dict[str,
            "padding": tokenizer.pad_id}
     # llama.cpp looks for further ids that end a text at the ends of a turn and of a message.
     more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
-    if len(more) > 2:
+    further_fields = ("eot", "eom")
+    if len(more) > len(further_fields):
         raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
                         "three fields for such ids: import the model again with fewer, or export "
                         "with --to hf")
-    ids |= dict(zip(("eot", "eom"), more, strict=False))
+    ids |= dict(zip(further_fields, more, strict=False))  # `more` may be shorter
     return {f"{name}_token_id": i for name, i in ids.items() if i is not None}
