@@ -136,9 +136,9 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
 
     max_position_embeddings is the length after scaling, up to which transformers generates without
     a warning. With dynamic it is the length before, which transformers computes with. For yarn it
-    is exactly factor times the length before, since transformers 4.53 takes the ratio of the two
-    for the factor. With linear, the length before stands beside it: transformers warns of a field
-    in the table that it does not read.
+    is exactly factor times the length before, because transformers 4.53 takes the ratio of the two
+    for the factor, and later versions warn if they differ. With linear, the length before stands
+    beside it: transformers warns of a field in the table that it does not read.
     """
     theta, scaling = names.theta_and_scaling(config)
     table: dict[str, Any] = {"rope_type": "default"}
@@ -231,7 +231,9 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
 def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     """The fields of ModelConfig about positions, from any spelling of config.json (`to_rope`).
 
-    Raises ValueError where versions of transformers would read different rotations.
+    Raises ValueError where versions of transformers would read different rotations, with one
+    exception. For yarn the stated factor is taken, as by transformers 5, whatever the lengths are:
+    that 4.53 takes their ratio instead was a mistake, and such files are common.
     """
     tables = {name: read_table(config[name]) for name in ("rope_scaling", "rope_parameters")
               if config.get(name)}
