@@ -9,9 +9,9 @@
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
-Later sources override earlier ones: the defaults; of --init-from, the text of its run; YAML files;
-of --init-from, the model of its run; the command line. --resume and --branch-from take everything
-but the command line from their run. The run is in runs/NAME.
+In a new run, YAML files override the defaults, and the command line overrides both. With
+--init-from, YAML files override the text of its run, but not its model. With --resume and
+--branch-from, the command line overrides the configuration of their run. The run is in runs/NAME.
 """
 
 import math
@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,12 +120,14 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float]:
-    """Return what is measured of the model that a fine-tuning starts from; {} for all else.
+    """Validate the model of --init-from before the first step, to show what the training gains.
 
-    So one sees what the training gains.
+    Returns {} for any other training, also for one that goes on from a checkpoint of a fine-tuning:
+    the command that began the fine-tuning has validated its model.
     """
-    goes_on = start.source is not None  # resumed or branched: the first command has measured it
-    if setup.config.init_from is None or goes_on:
+    if setup.config.init_from is None:
+        return {}
+    if start.source is not None:  # resumed or branched
         return {}
     return measure_validation(setup)
 
@@ -140,11 +142,12 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    # With `reads_late`, the time of a step includes the launch of the next one instead of its own.
-    # After a validation it includes both, and before one neither. A mean over several steps evens
-    # that out.
+    # With `reads_late`, a step is launched while the one before it runs, so its launch is part of
+    # the time of that one. Only the first step after a validation is launched in its own time. A
+    # mean over several steps evens that out.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    was_stopping = False  # whether a rank had been asked to stop when the step read last was taken
+    # Whether the last result says that a rank was asked to stop. All ranks have the same result.
+    was_stopping = False
     while True:
         taken = progress.step + 1  # steps, once the pending one is counted
         following = None
@@ -180,9 +183,10 @@ def is_validated(setup: Setup, step: int) -> bool:
 def count_step(
     setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm
 ) -> None:
-    """Count a step and log what it has measured, and the rate of steps that take so many seconds.
+    """Count a step, and log its result and the rate in tokens per second.
 
-    UserError after three in a row that were not finite.
+    `seconds` is the mean time of the latest steps, from which the rate is computed. Raises
+    UserError if three steps in a row were not finite.
     """
     config = setup.config
     progress = setup.progress
@@ -238,9 +242,9 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
 
 
 def print_comparison(setup: Setup, base: dict[str, float]) -> None:
-    """Print a note if no validation was better than that of the model that was started from.
+    """Print a note if a fine-tuning has not lowered the validation loss of the model it began with.
 
-    `base` is what was measured of that; {} if another command has measured it.
+    `base` is the result of `measure_base`. If it is {}, nothing is printed.
     """
     config = setup.config
     if base and setup.progress.best >= base["val/loss"] and setup.world.is_main:
@@ -312,17 +316,20 @@ def choose_prompt(setup: Setup) -> str:
         return setup.config.train.sample_prompt
     tokenizer = setup.data.tokenizer
     ids = setup.train_data.read(slice(0, 200)).tolist()
-    lines: list[str] = []
-    for is_end, document in groupby(ids, lambda token: token == tokenizer.eos_id):
-        if not is_end:
-            lines.append(tokenizer.decode([*document]))
-    return first_words("\n".join(lines))
+    documents: list[list[int]] = [[]]
+    for token in ids:
+        if token == tokenizer.eos_id:
+            documents.append([])
+        else:
+            documents[-1].append(token)
+    texts = [tokenizer.decode(document) for document in documents if document]
+    return first_words("\n".join(texts))
 
 
 def first_words(text: str) -> str:
     """Return the first words of the first line that has any, at most 30 characters.
 
-    Lines with a tab or another character that is not printed as it is are left out.
+    Skips lines with a tab or another character that is not printable.
     """
     for line in map(str.strip, text.splitlines()):
         if line.isprintable() and any(map(str.isalpha, line)):
@@ -388,8 +395,10 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     finite = setup.parallelism.is_finite(setup.model)
     stop_unless(finite, "a weight is not finite after", setup, run)
     files = {WEIGHTS: setup.model.state_dict()}
-    training: dict[str, Any] = {"step": setup.progress.step}  # all that `best` has
-    if name != "best":
+    training: dict[str, Any]
+    if name == "best":
+        training = {"step": setup.progress.step}
+    else:
         files[STATES] = setup.optimizers.tensors()
         training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps}
         if setup.scaler.is_enabled():
@@ -402,16 +411,17 @@ def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
 
     Its message is `problem`, the number of the step, and what to do.
     """
-    if not ok:
-        run.log({**setup.progress.axes, "diverged": 1})
-        saved = run.checkpoints.saved_step("last")
-        advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
-        if setup.progress.skipped == setup.progress.step:
-            advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
-                      "model, such as its position encoding, for values that are not finite")
-        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: "
-                        f"{advice}. {run.path} has "
-                        f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
+    if ok:
+        return
+    run.log({**setup.progress.axes, "diverged": 1})
+    advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
+    if setup.progress.skipped == setup.progress.step:
+        advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
+                  "model, such as its position encoding, for values that are not finite")
+    saved = run.checkpoints.saved_step("last")
+    checkpoint = f"a checkpoint of step {saved}" if saved else "no checkpoint"
+    raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: "
+                    f"{advice}. {run.path} has {checkpoint}")
 
 
 if __name__ == "__main__":
