@@ -43,10 +43,11 @@ from model.transformer import Transformer
 LITTLE_TEXT = 50_000
 # The loss of fewer validation tokens is too uncertain to tell which weights are the best.
 FEW_VAL_TOKENS = 500
-# How long the rate of the first steps is measured, for train.minutes.
+# How long the first steps are timed for train.minutes: these steps at least, and then until one of
+# the two times is over.
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
-TIMED_SHARE = 0.02  # of the minutes
+TIMED_SHARE = 0.02  # of train.minutes
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
 # to compile in so many train.minutes.
@@ -93,8 +94,8 @@ def prepare_data(start: Start, world: World) -> Start:
     if source:
         data = find_data_of(source.path, config.data, run_settings)
     else:
-        data = find_or_prepare(config.data, None, "data.vocab_size" in fitted,
-                               "data.val_fraction" in fitted)
+        data = find_or_prepare(config.data, fit_vocabulary="data.vocab_size" in fitted,
+                               fit_val_fraction="data.val_fraction" in fitted)
     if source and source.manifest["files"] != data.manifest["files"]:
         # What was prepared for the run is gone, and the text makes other token ids.
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
@@ -196,15 +197,15 @@ def choose_compute(config: Config, world: World) -> Compute:
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
-    rate = GUESSED_RATE
     seconds = None
+    step_rate = GUESSED_RATE  # FLOP/s of whole steps, which is lower than rates[dtype]
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        rate = flops / seconds  # of whole steps, which is lower than rates[dtype]
+        step_rate = flops / seconds
     work = flops
-    if train.minutes is not None:  # the time is given, and the work is what fits into it
+    if train.minutes is not None:  # instead of train.steps, the time is given
         seconds = 60 * train.minutes
-        work = rate * seconds
+        work = step_rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
     all_compile = all(world.collect(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
@@ -248,7 +249,8 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
             # The second records the first gradient of a batch, and the third those added to it.
             train_step(setup, 0)
             train_step(setup, 0)
-        limit = start.config.train.steps  # the end of the schedule: then they are repeated
+        # The learning rate is defined for these steps only. After the last, begin again at step 0.
+        n_steps = start.config.train.steps
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         taken = 0
         seconds = 0.0
@@ -259,13 +261,15 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
             # As in a training: on a GPU the next step is started before this one is read.
             following = None
             if setup.reads_late:
-                following = start_step(setup, taken % limit)
+                following = start_step(setup, taken % n_steps)
             result = pending.read(since=finished)
             finished = result.finished
             seconds += world.collect(result.seconds)[0]  # rank 0's, so that all stop alike
             if taken >= MIN_TIMED_STEPS and seconds >= enough:
                 break
-            pending = following or start_step(setup, taken % limit)
+            if following is None:
+                following = start_step(setup, taken % n_steps)
+            pending = following
         del setup
     gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
@@ -301,8 +305,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         parallelism = Sharded(world, shards)
     model, module = parallelism.wrap(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # Of Muon's products. It reads gradients after the scaler has unscaled them, and those are too
-    # small for float16.
+    # Muon multiplies gradients that the scaler has unscaled. They are too small for float16.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
@@ -359,7 +362,7 @@ def restore(
         check_shapes(folder, weight_shapes(model))
         copy_weights(model, read_safetensors(folder / WEIGHTS))
         optimizers.load_tensors(read_safetensors(folder / STATES))
-    if "scaler" in training:  # as of every run in float16
+    if "scaler" in training:  # saved by runs in float16 only
         scaler.load_state_dict(training["scaler"])
     progress = Progress(**training["progress"])
     if start.is_branch:
@@ -370,9 +373,10 @@ def restore(
     if progress.step >= start.config.train.steps:  # --resume auto of a finished run
         return progress
     best_step = run.checkpoints.saved_step("best")
-    if best_step == 0 or best_step > progress.step:
-        # No `best` (0: removed or unreadable), or one of a step that is taken again: RunDir.resume
-        # removes that.
+    has_best = best_step > 0  # 0: `best` was removed, or cannot be read
+    # If `best` is of a step that is taken again, RunDir.resume removes it.
+    keeps_best = has_best and best_step <= progress.step
+    if not keeps_best:
         progress.best = math.inf
     if training["steps"] != start.config.train.steps and world.is_main:
         print_schedule(run, start.config, progress.step, training["steps"])
@@ -383,9 +387,9 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
     """Raise UserError if a branch from the checkpoint of this step of a run has no step left."""
     steps = start.config.train.steps
     if step >= steps:
-        whose = "" if "train.steps" in start.given else ", with which that run was started"
+        origin = "" if "train.steps" in start.given else ", with which that run was started"
         raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
-                        f"is {steps}{whose}: give a larger number, or an earlier step with --at")
+                        f"is {steps}{origin}: give a larger number, or an earlier step with --at")
 
 
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
@@ -397,6 +401,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     gives_steps = "train.steps" in start.given
     # Without --train.steps, the run ends where the last command that trained it had it end.
     last_step = steps if gives_steps else steps_when_saved
+    # With --resume auto (`repeatable`), a finished run is no error.
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
@@ -415,7 +420,7 @@ def print_setup(start: Start, setup: Setup) -> None:
     config = setup.config
     n_tokens = setup.train_data.n_tokens
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
-    if start.repeatable and start.resumed:
+    if start.repeatable and start.resumed:  # by --resume auto
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
@@ -424,14 +429,14 @@ def print_setup(start: Start, setup: Setup) -> None:
             say(note)
     if start.chosen:
         say(f"auto    {', '.join(start.chosen)}: {explain_choice(start)}")
-    little = ""
+    remarks = ""
     if n_tokens < LITTLE_TEXT:
-        little = ". This is little text: expect fragments of it, and hardly a new sentence"
+        remarks += ". This is little text: expect fragments of it, and hardly a new sentence"
     n_val_tokens = setup.val_data.n_tokens
     if n_val_tokens < FEW_VAL_TOKENS:
-        little += ". So few tokens for validation choose the best weights almost by chance"
+        remarks += ". So few tokens for validation choose the best weights almost by chance"
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
-        f"{n_val_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
+        f"{n_val_tokens:,} for validation, vocabulary {config.data.vocab_size}{remarks}")
     duration = describe_duration(setup)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
@@ -498,6 +503,7 @@ def describe_devices(setup: Setup) -> str:
 
 def explain_choice(start: Start) -> str:
     """Return why numbers were chosen."""
+    # `chosen` has texts such as "train.steps 300".
     names = {text.partition(" ")[0] for text in start.chosen}
     if names <= {"optim.warmup_steps", "train.eval_interval"}:
         return "chosen for these steps"
@@ -519,13 +525,13 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
             f"at {following:.2g} and ends at {end:.2g}.")
     if following > last > 0:
         words = ["--branch-from", str(run.path)]
-        stop = ""
+        first_stop = ""
         if step in run.checkpoints.kept_steps():
             words += ["--at", str(step)]
         else:  # this training replaces the checkpoint
-            stop = "stop this training now, and give "
+            first_stop = "stop this training now, and give "
         words += ["--train.steps", str(steps), "--optim.lr", f"{last:.2g}"]
         if optim.muon_lr is not None:
             words += ["--optim.muon_lr", f"{optim.muon_lr * last / optim.lr:.2g}"]
-        note += f" To start low instead: {stop}{shlex.join(words)}"
+        note += f" To start low instead: {first_stop}{shlex.join(words)}"
     say(note)

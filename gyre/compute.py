@@ -1,6 +1,6 @@
 """How a process computes: its device, its dtype, oneDNN and compilation; what `auto` stands for.
 
-`Compute` has what was chosen. Within its `active()` it holds, and nothing of it afterwards.
+`Compute` has what was chosen. It takes effect within `with compute.active():`, and ends with it.
 """
 
 import ctypes
@@ -160,8 +160,11 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-MEASURED_FLOPS = 3e9  # of one measured call in training at most, unless 16 tokens take more
-MEASURED_INT8_FLOPS = 1e8  # of one measured product in int8, unless one token takes more
+# The most FLOPs of one measured call, so that a slow processor is measured in a fraction of a
+# second: of a product and its gradients with 16 tokens or more, and of a product in int8 with one
+# token or more.
+MEASURED_FLOPS = 3e9
+MEASURED_INT8_FLOPS = 1e8
 
 
 def matmul_rates(
@@ -176,8 +179,8 @@ def matmul_rates(
     """
     inputs = model.dim
     outputs = model.hidden_dim
-    tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
-    shapes = ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+    quick_tokens = max(16, round(MEASURED_FLOPS / (6 * inputs * outputs)))
+    tokens = min(tokens, 2048, quick_tokens)
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
 
     def multiply(x: Tensor, weight: Tensor, gradient: Tensor) -> None:
@@ -188,8 +191,10 @@ def matmul_rates(
 
     calls = []
     for dtype in dtypes:
-        operands = [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
-        calls.append(partial(multiply, *operands))
+        x = torch.ones(tokens, inputs, dtype=dtype).to(device)
+        weight = torch.ones(outputs, inputs, dtype=dtype).to(device)
+        gradient = torch.ones(tokens, outputs, dtype=dtype).to(device)
+        calls.append(partial(multiply, x, weight, gradient))
     flops = (6 if training else 2) * tokens * inputs * outputs
     times = kernels.shortest_times(calls, time.perf_counter, rounds=2, seconds=0.25)
     return [flops / best for best in times]
@@ -221,7 +226,8 @@ def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
     """
     inputs = model.dim
     outputs = min(model.hidden_dim, 1024)
-    tokens = min(tokens, max(1, round(MEASURED_INT8_FLOPS / (2 * inputs * outputs))))
+    quick_tokens = max(1, round(MEASURED_INT8_FLOPS / (2 * inputs * outputs)))
+    tokens = min(tokens, quick_tokens)
     x = torch.ones(tokens, inputs)
     weight = torch.ones(outputs, inputs)
     product = Int8Linear(outputs, inputs)
@@ -239,8 +245,8 @@ def resolve_dtype(
 
     On a CPU, auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more.
     `rates()` returns the rates of float32 and bfloat16, as `matmul_rates` does. A processor's flags
-    do not tell: some compute bfloat16 slower than float32. On CUDA nothing is measured, and
-    `training` says whether a training computes or a model that is loaded.
+    do not tell: some compute bfloat16 slower than float32. On CUDA, auto depends on the card and on
+    `training`, which is False for a model that is loaded (`choose_cuda_dtype`).
     """
     if dtype != "auto":
         return getattr(torch, dtype), f"{dtype}, as configured"
@@ -248,11 +254,13 @@ def resolve_dtype(
         return torch.float32, "float32: bfloat16 is not tried on mps"
     if device.type == "cuda":
         return choose_cuda_dtype(device, training)
-    float32, bfloat16 = rates()
-    chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
+    float32_rate, bfloat16_rate = rates()
+    chosen = torch.float32
+    if bfloat16_rate >= BFLOAT16_GAIN * float32_rate:
+        chosen = torch.bfloat16
     return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products have just run at "
-                    f"{format_rate(float32)} GFLOP/s in float32 and at {format_rate(bfloat16)} in "
-                    "bfloat16")
+                    f"{format_rate(float32_rate)} GFLOP/s in float32 and at "
+                    f"{format_rate(bfloat16_rate)} in bfloat16")
 
 
 def choose_cuda_dtype(device: torch.device, training: bool) -> tuple[torch.dtype, str]:
@@ -292,9 +300,9 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
 def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
     """Return about how long a training on so many tokens takes on a CPU.
 
-    `rate` is that of its products, in FLOP/s. What is no product weighs more in narrow models:
-    whole steps reach 0.3 to 0.5 of the rate at width 128, and 0.6 to 0.7 at 288
-    (docs/benchmarks.md).
+    `rate` is that of its products, in FLOP/s. Whole steps reach a share of it, which is smaller in
+    narrow models. Measured were 0.3 to 0.5 at width 128, and 0.6 to 0.7 at 288; `share` is 0.40 and
+    0.54 there (docs/benchmarks.md).
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)
@@ -311,7 +319,8 @@ def format_estimate(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
-BUSY = 1.5  # processes that want to compute, for each core, from which estimates are too long
+# With this many running processes per core, a measured rate is too low, and an estimate too long.
+BUSY = 1.5
 
 
 def describe_load() -> str:
@@ -352,7 +361,7 @@ def resolve_compile(
     missing = find_missing(device)
     if missing is not None:
         return False, f"not compiled: {missing}"
-    if device.type != "cuda":  # for which `find_missing` knows all that can be missing
+    if device.type != "cuda":  # on CUDA, `find_missing` has looked for all that can be missing
         try:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
         except Exception as error:  # whatever the compiler raises, training goes on without it

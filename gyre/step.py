@@ -81,13 +81,13 @@ class PendingStep:
     def read(self, since: float = -math.inf) -> StepResult:
         """Return what the step has measured; waits for it.
 
-        `since` is when the step before was finished: a step takes no time twice.
+        `since` is when the step before was finished. The time until then is that step's.
         """
         self.wait()
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # `start_step` tests the stop flag and the loss scale too, which are always finite.
+        # As in `start_step`, which looks at all four numbers: the other two are always finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
@@ -107,8 +107,8 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
-    """How many of the most recent steps were skipped, without a finite one between them. Those that
-    overflowed do not count: the next step has a smaller factor of the loss."""
+    """How many steps were skipped since the last finite one. Those that overflowed do not count,
+    because the next step has a smaller `loss_scale`."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
@@ -194,8 +194,9 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
     loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))  # get_scale() would wait for a GPU
-    alike = torch.stack([grad_norm, loss_scale])  # the same in all processes
-    measured = torch.cat([sums, alike.to(sums.dtype)])  # float64 with several processes
+    already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
+    # `sums` is in float64 if there are several processes.
+    measured = torch.cat([sums, already_global.to(sums.dtype)])
     finite = measured.isfinite().all()
     # In place of `scaler.step`: it is decided here, once for all optimizers and processes.
     if setup.reads_late:
@@ -314,9 +315,10 @@ def token_losses(
     compilation. All ranks call the model equally often, because sharded weights are gathered.
     """
     n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
-    batches = math.ceil(math.ceil(n_windows / data.world_size) / batch_size)
+    largest_share = math.ceil(n_windows / data.world_size)
+    n_batches = math.ceil(largest_share / batch_size)
     with evaluating(model):
-        for x, y in tqdm(data.windows(batch_size), desc="validate", total=batches, unit="batch",
+        for x, y in tqdm(data.windows(batch_size), desc="validate", total=n_batches, unit="batch",
                          leave=False, delay=2, disable=data.rank > 0):
             with compute.autocast(), uncompiled():
                 logits = model(x.to(compute.device))
