@@ -67,8 +67,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     with report_errors():
         options = parse(argv)
-        # The flag becomes the Chat of the model's folder, or None.
-        trained, options.chat = load_trained(options)
+        trained, options.chat_template = load_trained(options)
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -196,15 +195,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     """Return the run with its model, and print on stderr what it is.
 
-    With --chat, its chat template too.
+    The second value is its chat template with --chat, and None without.
     """
     scaling = None
     if options.rope_scaling is not None:
         scaling = RopeScaling(options.rope_scaling, options.rope_factor)
-    prompts = 1 if options.interactive else len(options.prompt)
-    rows = prompts * options.num_samples
+    n_prompts = 1 if options.interactive else len(options.prompt)
+    n_rows = n_prompts * options.num_samples
     with open_source(options) as (run, weights):
-        trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
+        trained = load(run, options.checkpoint, options.device, options.dtype, scaling, n_rows,
                        weights)
         template = chat_template(trained.run.path)
         chat = read_chat(trained.run.path) if options.chat else None
@@ -214,7 +213,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
     if options.dtype == "int8":
-        warn_if_int8_is_slow(trained, rows, options.compile)
+        warn_if_int8_is_slow(trained, n_rows, options.compile)
     if chat is None and template is not None:
         say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
             "--chat puts them into it")
@@ -234,11 +233,12 @@ def name_weights(run: RunDir, checkpoint: str) -> str:
     return f"{checkpoint} weights"
 
 
-def warn_if_int8_is_slow(trained: Trained, rows: int, compiled: bool) -> None:
+def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
     """Print a note if this processor multiplies slower in int8 than in float32."""
-    tokens = rows
-    if compiled and rows <= max_float_rows():
-        tokens = PROMPT_TOKENS  # decoding multiplies in float32, and only prompts are read in int8
+    tokens = n_rows
+    if compiled and n_rows <= max_float_rows():
+        # With so few rows, compiled decoding multiplies in float32. Only prompts are read in int8.
+        tokens = PROMPT_TOKENS
     with trained.compute.active():
         in_float32, in_int8 = int8_rates(trained.model.config, tokens)
     if in_int8 < in_float32:
@@ -406,7 +406,7 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.chat)
+    ids = encode_prompts(trained, prompts, options.chat_template)
     rows = []
     for prompt in prompts:
         shown = "" if options.chat else prompt
@@ -433,7 +433,7 @@ def write_texts(
     make_decoding_step = compile_batch if options.compile else graph_batch
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
-    times = [time.perf_counter()]  # then of each token, also of one without a text of its own
+    times = [time.perf_counter()]  # of the start, of every token, and of the end
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -482,12 +482,13 @@ def for_stdout(text: str) -> str:
 def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:
     """Note on stderr how many texts the model ended, other than by what --stop asks for."""
     asked_for = {rows[0].tokenizer.special_id(stop) for stop in options.stop}
-    drawn = batch.tokens.tolist()  # with the tokens that ended a text
+    drawn = batch.tokens.tolist()
     ended = 0
     for i, (row, tokens) in enumerate(zip(rows, batch.new_tokens(), strict=True)):
         if len(tokens) == batch.max_new_tokens or row.stopped:
             continue
-        if drawn[i][batch.lengths[i]] not in asked_for:
+        ending_token = drawn[i][batch.lengths[i]]  # the length of a text does not count it
+        if ending_token not in asked_for:
             ended += 1
     if ended:
         which = "the text" if len(rows) == 1 else f"{ended} of {len(rows)} texts"

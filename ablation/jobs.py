@@ -85,9 +85,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread, and so one job at a time. Here `stop_of_job` is written and then
-    # `stopped_keys` read; `request_stop` writes `stopped_keys` and then reads `stop_of_job`. So in
-    # any order at least one of the two reads what the other wrote.
+    # A worker has one thread, and so one job at a time. `request_stop` runs in another thread. It
+    # writes `stopped_keys` before it reads `stop_of_job`, and here `stop_of_job` is written before
+    # `stopped_keys` is read. So at least one of the two sees what the other has written.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -136,8 +136,8 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     or if it saved and stopped because `stop` asked it to.
     """
     folder = Path(training.run)
-    # Locked only while it is looked at: somebody may train this run by hand, and train.py takes the
-    # same lock.
+    # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
+    # itself in `run_training`, so release it here once the folder has been looked at.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         if folder.exists():
             step = resumable_step(folder)

@@ -60,8 +60,8 @@ def test_matrices_have_the_asked_type_and_vectors_float32(dtype, exact, tmp_path
 
 
 def test_q8_0_is_within_half_a_step(tmp_path):
-    """Of a block of 32: 8 bits of its largest value, and a float16 for the scale. So it reaches
-    127 times as far as float16 does."""
+    """A block of 32 numbers has a scale, its largest value divided by 127, in float16. Each number
+    is a multiple of it in 8 bits, so that even 8e6 fits, for which float16 itself is too small."""
     run = make_run(tmp_path, **SHAPE)
     weights = run.checkpoints.load_weights()
     weights["output.weight"][0, 0] = 8e6
@@ -222,15 +222,17 @@ def test_a_fourth_id_that_ends_texts_is_refused(tmp_path, capsys):
 
 
 def llama_cpp_rotations(fields, tensors, head_dim):
-    """(frequencies, magnitude) with which llama.cpp's `llama` architecture turns, from the fields
-    that it reads: no `yarn_beta_*` is among them, and it has 32 and 1 instead. (llama-model.cpp,
-    llama-context.cpp, and rope_yarn of ggml-cpu/ops.cpp)"""
+    """The frequencies and the magnitude of the rotations of llama.cpp's `llama` architecture.
+
+    They are computed from the fields that it reads. It does not read `yarn_beta_*`, and takes 32
+    and 1 instead. (llama-model.cpp, llama-context.cpp, and rope_yarn of ggml-cpu/ops.cpp)"""
     theirs = {k.removeprefix("llama.rope."): v for k, v in fields.items()}
     pairs = torch.arange(head_dim // 2, dtype=torch.float64)
     frequencies = theirs["freq_base"] ** (-2 * pairs / head_dim)
     if "rope_freqs.weight" in tensors:
         frequencies /= torch.from_numpy(tensors["rope_freqs.weight"].data.copy())
-    assert theirs.get("scaling.type", "linear") == "linear"  # it would slow by another ramp
+    # With scaling.type yarn it would compute frequencies of its own, with those two numbers.
+    assert theirs.get("scaling.type", "linear") == "linear"
     return frequencies / theirs.get("scaling.factor", 1), theirs.get("scaling.attn_factor", 1)
 
 
@@ -242,7 +244,8 @@ def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048, "rope_scaling": scaling}
     fields, tensors = read_gguf(make_run(tmp_path, **shape).path, tmp_path / "out.gguf")
     assert fields["llama.context_length"] == 2048
-    assert fields.get("llama.rope.scaling.original_context_length") == {"linear": 512}.get(kind)
+    original_length = 512 if kind == "linear" else None
+    assert fields.get("llama.rope.scaling.original_context_length") == original_length
     frequencies, magnitude = llama_cpp_rotations(fields, tensors, 64)
     rotary = LlamaRotaryEmbedding(LlamaConfig(**hf.to_config(model_config(**shape))))
     torch.testing.assert_close(frequencies.float(), rotary.inv_freq, rtol=1e-5, atol=0)

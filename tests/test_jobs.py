@@ -222,7 +222,8 @@ def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):
 
 
 def test_a_record_is_of_the_last_weights(monkeypatch):
-    """The best ones would be chosen by the loss that is reported."""
+    """The best weights are chosen by their validation loss, which the record reports: it would be
+    too low."""
     opened = []
 
     def open_scorer(run, which, device):
@@ -237,7 +238,8 @@ def test_a_record_is_of_the_last_weights(monkeypatch):
 
 
 def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
-    """The branches are trained from long to short."""
+    """The trunk is the longest, and is measured by `measure`. Its branches come from long to short,
+    and are measured by `measure_end`."""
     end = {"loss": 2.0, "se": None, "stretches": [], "shift": None}
     monkeypatch.setattr(record.measure, "measure", lambda *args, **options: {"tokens": 400} | end)
     monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **end))

@@ -31,7 +31,8 @@ MUON = ["--optim.optimizer=muon"]
 
 @pytest.fixture
 def late(monkeypatch):
-    """From here on trainings read late. Fixtures of the module, such as `straight`, came before."""
+    """Trainings of this test read late. `straight` reads at once: a fixture of the module is made
+    before this one."""
     monkeypatch.setattr(train, "build", build_late)
 
 
@@ -192,15 +193,15 @@ def test_three_skipped_steps_end_a_training_read_late(workdir, late, monkeypatch
     assert RunDir.open(path).checkpoints.saved_step("last") == 5
 
 
-def train_late_rank(number, *argv):
-    """A rank that reads late. Rank 1 alone has no finite loss in step 4, and is told to stop in
-    step `number`; 0: in no step."""
+def train_late_rank(stop_step, *argv):
+    """A rank that reads late. Rank 1 alone has a loss that is not finite in the fourth step, and is
+    asked to stop in step `stop_step`, counted from 1; 0: in no step."""
     start = train.start_step
     stop = StopSignal()
 
     def spoiled(setup, step):
         is_second = setup.world.rank == 1
-        if is_second and step == number - 1:
+        if is_second and step + 1 == stop_step:
             stop.number = signal.SIGTERM
         factor = math.nan if is_second and step == 3 else 1.0
         with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):

@@ -17,7 +17,7 @@ from model.position import alibi_slopes, sinusoid
 
 PAGE = (ROOT / "docs" / "positions.html").read_text(encoding="utf-8")
 
-# What is set, in this order; theta and the training length are exponents, of 10 and 2.
+# What is set, in this order. "theta" is an exponent of 10, and "trained" one of 2.
 SETTINGS: list[dict[str, Any]] = [
     {"D": 4}, {"D": 64, "theta": 2.5, "pair": 9, "head": 3, "distance": 77},
     {"trained": 6, "distance": 200},
@@ -129,7 +129,8 @@ def test_curves_reach_four_times_the_training_length(shown):
 
 @pytest.mark.slow
 def test_rope_scores_are_those_of_vectors_of_ones(shown):
-    """A key of ones at 0 and the mean of its product with a query of ones at each distance."""
+    """The query, at each distance, and the key, at 0, are vectors of ones. The score is the mean of
+    the products of their elements. Scaling multiplies each of the two by its magnitude."""
     settings = shown["settings"]
     far = distances_of(shown)
     scaling = scaling_of(settings)

@@ -25,7 +25,7 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README + GUIDE + CONTRIBUTING, flags=re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "" for line in text.splitlines()]
-OWN = {"--resume", "--init-from", "--branch-from"}  # options of train.py that need a run
+NEEDS_RUN = {"--resume", "--init-from", "--branch-from"}  # options of train.py
 
 
 def commands(program: str) -> list[list[str]]:
@@ -45,10 +45,11 @@ PARSERS = {
     ("export.py", 3)])
 def test_its_commands_are_understood(program, at_least, monkeypatch):
     monkeypatch.chdir(ROOT)
+    # bench.py has no parser of its own: call its main, and let it measure and write nothing.
     monkeypatch.setattr(bench, "measure_all", lambda *arguments: {})
     monkeypatch.setattr(bench, "write_json", lambda path, figures: None)
     monkeypatch.setitem(encodings.POSITIONS, "log", encodings.ALiBi)  # the README's own
-    written = [argv for argv in commands(program) if not OWN & set(argv)]
+    written = [argv for argv in commands(program) if not NEEDS_RUN & set(argv)]
     assert len(written) >= at_least
     for argv in written:
         PARSERS[program](argv)
@@ -57,6 +58,7 @@ def test_its_commands_are_understood(program, at_least, monkeypatch):
 def test_ci_runs_its_test_command():
     (line,) = [x for x in README.splitlines() if "requirements-dev.txt && pytest" in x]
     assert line.startswith("python3 -m venv .venv && ")
+    # .ci/run finds this line by grep, and runs it.
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "requirements-dev.txt && pytest' README.md" in script
 
