@@ -169,7 +169,7 @@ class TextOptions:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """Return the options, checked: all prompts in `prompt`, and a Sampling in `sampling`."""
     options = Parser(__doc__, RunOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
-    prompted = bool(options.prompt or options.prompt_file)
+    prompted = bool(options.prompt) or options.prompt_file is not None
     if (options.rope_scaling is None) != (options.rope_factor is None):
         raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
     if not options.interactive and not prompted:
@@ -180,7 +180,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         "give the prompt by --prompt TEXT")
     note_backslash_n("--prompt", options.prompt)
     note_backslash_n("--stop", options.stop)
-    if options.prompt_file:
+    if options.prompt_file is not None:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:
         raise UserError("--stop '' is in every text: leave it out")
@@ -263,6 +263,8 @@ def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any
 def read_prompt(path: str) -> str:
     """Return the text of a file, or of stdin for "-": no newline translated, none stripped. A byte
     order mark at its start is dropped, as from text to train on."""
+    if not path:  # perhaps from a shell variable that is not set
+        raise UserError("--prompt-file '' names no file: give one, or leave it out")
     try:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:

@@ -598,7 +598,9 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
     ("--prompt-file nope.txt", "prompt-file nope.txt cannot be read .No such file or directory.: "
      "give a file of text in UTF-8, or - for stdin"),
-    ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])
+    ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off"),
+    ("--prompt-file=", "--prompt-file '' names no file"),
+    ("--prompt x --prompt-file=", "--prompt-file '' names no file")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
     (runs.parent / "params.json").write_bytes(b"abc\xff")
