@@ -129,6 +129,27 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
+def find_end(folder: Path, steps: int) -> bool | None:
+    """Return how a run of so many steps ended, as `train_run` does, or None if it has not.
+
+    What was stopped before its first checkpoint is removed. Raises UserError if the run was trained
+    further by hand.
+    """
+    if not folder.exists():
+        return None
+    step = resumable_step(folder)
+    if step > steps:
+        raise UserError(f"{folder} has taken {step} steps, and the study wants {steps}: remove it, "
+                        "and give the same command again")
+    if step == steps:
+        return True
+    if has_diverged(folder):
+        return False  # it would diverge again
+    if not step:
+        shutil.rmtree(folder)
+    return None
+
+
 def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing.
 
@@ -139,17 +160,9 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
     # itself in `run_training`, so release it here once the folder has been looked at.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
-        if folder.exists():
-            step = resumable_step(folder)
-            if step > training.steps:
-                raise UserError(f"{folder} has taken {step} steps, and the study wants "
-                                f"{training.steps}: remove it, and give the same command again")
-            if step == training.steps:
-                return True
-            if has_diverged(folder):
-                return False  # it would diverge again
-            if not step:
-                shutil.rmtree(folder)  # stopped before its first checkpoint
+        ended = find_end(folder, training.steps)
+    if ended is not None:
+        return ended
     try:
         with report_errors():
             start = make_start(training)

@@ -11,7 +11,14 @@ from functools import partial
 
 import torch
 
-from data.dataset import explain_change, find_data_of, find_or_prepare, has_changed
+from data.dataset import (
+    Prepared,
+    explain_change,
+    find_data_of,
+    find_or_prepare,
+    has_changed,
+)
+from data.sources import DataConfig
 from errors import UserError, note_backslash_n, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
@@ -86,30 +93,34 @@ def prepare_data(start: Start, world: World) -> Start:
     Raises UserError for what stands in the way of the training, before any work if it can be seen.
     """
     check_start(start, world)
-    config = start.config
-    source = start.source
-    fitted = start.draft.fitted if start.draft is not None else frozenset()
-    run_settings = source.manifest["settings"] if source else None
-    # If it has to be prepared, one of several processes does it, and the others wait.
-    if source:
-        data = find_data_of(source.path, config.data, run_settings)
-    else:
-        data = find_or_prepare(config.data, fit_vocabulary="data.vocab_size" in fitted,
-                               fit_val_fraction="data.val_fraction" in fitted)
-    if source and source.manifest["files"] != data.manifest["files"]:
-        # What was prepared for the run is gone, and the text makes other token ids.
+    # If a text has to be prepared, one of several processes does it, and the others wait.
+    if start.source is not None:
+        return replace(start, data=find_same_text(start.source, start.config.data, world))
+    assert start.draft is not None, "a new run has a draft"
+    fitted = start.draft.fitted
+    data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
+                           fit_val_fraction="data.val_fraction" in fitted)
+    config, chosen = start.draft.fit(data.manifest)
+    return replace(start, config=config, data=data, chosen=chosen)
+
+
+def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared:
+    """Return the text that a run has been trained on, to go on with it.
+
+    Raises UserError if it is prepared anew and has other token ids than before. Prints a note if
+    what was prepared before is there, and its files have changed.
+    """
+    settings = source.manifest["settings"]
+    data = find_data_of(source.path, config, settings)
+    if source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
-    if start.draft is not None:
-        config, chosen = start.draft.fit(data.manifest)
-        return replace(start, config=config, data=data, chosen=chosen)
-    if source and run_settings and world.is_main and has_changed(config.data, run_settings):
-        # What was prepared for the run is still there.
+    if settings and world.is_main and has_changed(config, settings):
         started = (source.path / "manifest.json").stat().st_mtime
-        reason = explain_change(config.data, started)
+        reason = explain_change(config, started)
         say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
             "training goes on with what was prepared of it")
-    return replace(start, data=data)
+    return data
 
 
 def check_start(start: Start, world: World) -> None:
