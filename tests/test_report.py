@@ -304,13 +304,9 @@ def test_the_readme_says_how_near_sinusoids_at_queries_are(committed):
     assert f"{behind:.2f} higher" in readme
 
 
-def change_at_twice_the_length(study, arm):
-    """By how much the loss of whole windows changes from T to 2T."""
-    seq_len = study.plan.seq_len
-    twice = study.contexts(arm, 2 * seq_len, "nonoverlapping")
-    once = study.contexts(arm, seq_len, "nonoverlapping")
-    return stats.paired({seed: row.loss for seed, row in twice.items()},
-                        {seed: row.loss for seed, row in once.items()}).mean
+def change_at_twice_the_length(study, arm, mode="nonoverlapping"):
+    """By how much the loss of windows changes from T to 2T."""
+    return statistics.mean(rises(study, arm, 2, mode))
 
 
 def test_positions_md_says_what_longer_windows_cost(committed):
@@ -320,6 +316,9 @@ def test_positions_md_says_what_longer_windows_cost(committed):
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
     assert (f"{rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
             f"for ALiBi (means of {len(full.plan.seeds)} seeds;") in page
+    rope, sin, alibi = (change_at_twice_the_length(full, arm, "sliding")
+                        for arm in ("rope", "sin", "alibi"))
+    assert f"stand past it, these are {rope:+.2f}, {sin:+.2f} and {alibi:+.2f}" in page
 
 
 def probe(arm: str, length: str) -> float:
@@ -431,16 +430,16 @@ def test_results_md_has_the_causes(committed):
         assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
 
 
-def rises(study, arm: str, multiple: int) -> list[float]:
-    """By how much the loss of an arm rises in whole windows of a multiple of T, by seed."""
-    within = study.contexts(arm, study.plan.seq_len, "nonoverlapping")
-    past = study.contexts(arm, multiple * study.plan.seq_len, "nonoverlapping")
+def rises(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> list[float]:
+    """By how much the loss of an arm rises in windows of a multiple of T, by seed."""
+    within = study.contexts(arm, study.plan.seq_len, mode)
+    past = study.contexts(arm, multiple * study.plan.seq_len, mode)
     return [past[seed].loss - within[seed].loss for seed in past]
 
 
-def rise(study, arm: str, multiple: int) -> str:
+def rise(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> str:
     """The mean of `rises`."""
-    return f"{statistics.mean(rises(study, arm, multiple)):+.3f}"
+    return f"{statistics.mean(rises(study, arm, multiple, mode)):+.3f}"
 
 
 def test_results_md_has_the_rivals(committed):
@@ -498,10 +497,10 @@ def test_the_readme_says_what_to_choose(committed):
     assert (f"is {lead:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
             "seeds);") in readme
     assert f"in English (four seeds) {text:.2f} and {last:.2f}." in readme
-    alibi = -float(rise(committed["five"], "alibi", 4))
-    rope = float(rise(committed["qk-long"], "rope_2e3", 4))
+    alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
+    rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"loss is {alibi:.2f} lower than at the training length, and that of RoPE {rope:.2f} "
-            "higher.") in readme
+            "higher") in readme
 
 
 def test_results_md_says_what_past_the_training_length_costs(committed):
@@ -511,6 +510,27 @@ def test_results_md_says_what_past_the_training_length_costs(committed):
     assert f"4T is {alibi:.2f} lower than in those of T, and that of RoPE {rope:.2f} higher" in page
     one, two = rises(committed["what-where-long"], "pope_4e3", 4)
     assert f"that of PoPE is {one:.2f} and {two:.2f} higher" in page
+    alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
+    rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
+    assert f"it is {alibi:.2f} lower and {rope:.2f} higher:" in page
+
+
+@pytest.mark.parametrize("name, arm", [
+    ("five", "alibi"), ("qk-long", "rope_2e3"), ("what-where", "pope_nophase_4e3"),
+    ("what-where", "pope_4e3"), ("what-where", "rope"), ("what-where", "partial_10_4e3")])
+def test_results_md_has_what_whole_windows_hide(committed, name, arm):
+    whole, sliding = (rise(committed[name], arm, 4, mode) for mode in ("nonoverlapping", "sliding"))
+    assert f"| `{arm}` | {whole} | {sliding} |" in words("docs/results.md")
+
+
+def test_alibi_alone_falls_at_twice_the_length_in_sliding_windows(committed):
+    falling = set()
+    for study in committed.values():
+        for arm in study.plan.arms:
+            changes = rises(study, arm, 2, "sliding")
+            if changes and statistics.mean(changes) < 0:
+                falling.add(arm)
+    assert falling == {"alibi"}
 
 
 @pytest.mark.parametrize("arm", ["rope", "sin_qk", "rope_sin_qk", "pope_4e3"])
