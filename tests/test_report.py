@@ -321,6 +321,20 @@ def test_positions_md_says_what_longer_windows_cost(committed):
     assert f"stand past it, these are {rope:+.2f}, {sin:+.2f} and {alibi:+.2f}" in page
 
 
+def test_the_guide_says_what_yarn_gains(committed):
+    full = committed["five"]
+    raw = statistics.mean(row.loss for row in full.contexts("rope", 512, "sliding").values())
+    row = statistics.mean(row.loss for row in full.contexts("rope", 128, "sliding").values())
+    scaled = []
+    for path in sorted((full.path / "results").glob("rope-s*.json")):
+        for entry in read_sealed(path, "")["rope_scaling"]:
+            if (entry["scaling"], entry["context"]) == ("yarn", 512):
+                scaled.append(entry["loss"])
+    guide = words("docs/guide.md")
+    assert f"{raw:.2f} without scaling and of {statistics.mean(scaled):.2f} with YaRN" in guide
+    assert f"the loss was {row:.2f} without scaling" in guide
+
+
 def probe(arm: str, length: str) -> float:
     """Mean excess loss of the first probe over three seeds, at T or 2T."""
     records = [read_json(ROOT / f"studies/five/probes/P1-{arm}-s{seed}.json") for seed in range(3)]
