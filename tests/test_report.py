@@ -361,26 +361,41 @@ def test_results_md_has_the_lead_of_rope(committed, number):
     assert row in words("docs/results.md")
 
 
+def tokens_ratio(study, arm: str, other: str, tokens: int) -> str:
+    """How many times `tokens` an arm needs for the loss that another has after `tokens`.
+
+    The mean and its interval are those of the logarithm over seeds.
+    """
+    logs = {}
+    for seed, target in study.losses(other, tokens).items():
+        curve = {length: study.losses(arm, length)[seed] for length in study.horizons}
+        logs[seed] = math.log(stats.tokens_to_target(curve, target) / tokens)
+    result = stats.paired(logs, dict.fromkeys(logs, 0.0))
+    assert result is not None and result.interval is not None
+    sign = math.copysign(1, result.mean)  # of an arm that needs fewer tokens, the ratio is inverted
+    low, mean, high = sorted(math.exp(sign * end) for end in (result.mean, *result.interval))
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_results_md_has_how_much_longer_sinusoids_need(committed, number):
-    """On RoPE's curve between its lengths, which double, in the logarithm of the tokens."""
     long = committed["qk-long"]
-    before = long.losses("rope_2e3", long.horizons[number - 1])
-    after = long.losses("rope_2e3", long.horizons[number])
-    sin = long.losses("sin", long.horizons[number])
-    share = stats.paired(before, sin).mean / stats.paired(before, after).mean
-    assert f"| {2 ** (1 - share):.1f}, for the loss of sinusoids |" in words("docs/results.md")
+    ratio = tokens_ratio(long, "rope_2e3", "sin", long.horizons[number])
+    assert f"| {ratio}, for the loss of sinusoids |" in words("docs/results.md")
 
 
 def test_results_md_has_how_much_longer_sinusoids_need_for_ropes_first_loss(committed):
     """On the sinusoids' curve, because RoPE's begins at this length."""
     long = committed["qk-long"]
-    first, second, third, _ = long.horizons
-    rope = long.losses("rope_2e3", first)
-    before = long.losses("sin", second)
-    after = long.losses("sin", third)
-    share = stats.paired(before, rope).mean / stats.paired(before, after).mean
-    assert f"| {2 ** (1 + share):.1f}, for the loss of RoPE |" in words("docs/results.md")
+    ratio = tokens_ratio(long, "sin", "rope_2e3", long.horizons[0])
+    assert f"| {ratio}, for the loss of RoPE |" in words("docs/results.md")
+
+
+def test_the_readme_says_how_many_times_the_tokens_sinusoids_need(committed):
+    long = committed["qk-long"]
+    ratio = tokens_ratio(long, "rope_2e3", "sin", long.horizons[-1])
+    low, high = re.findall(r"(\d\.\d\d)[,\]]", ratio)
+    assert f"need {float(low):.1f} to {float(high):.1f} times the tokens" in words("README.md")
 
 
 def test_results_md_has_the_studies_of_other_settings(committed):
