@@ -31,7 +31,7 @@ with starting(__name__):
     from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
-    from gyre.options import Parser
+    from gyre.options import Parser, read_config
     from gyre.wandb_log import LogConfig
 
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
@@ -120,6 +120,7 @@ def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> No
         else:
             web.write_folder(run, staging, chosen)
     say(f"{target}: {parameters:,} parameters from {source}")
+    note_length(run)
     note = describe_use(run, target, to)
     if note is not None:
         say(note)
@@ -134,6 +135,22 @@ def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None
         if largest > limit:
             raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
                             f"to {limit:,.0f}: choose bf16 or f32")
+
+
+def note_length(run: Exported) -> None:
+    """Print a note if an export names a longer context than its run was trained for.
+
+    By default that is four times the training rows. Other programs fill it without a word.
+    """
+    if "imported" in run.run.manifest:  # its rows are not known
+        return
+    trained = read_config(run.run.path / "config.yaml").data.seq_len
+    if run.model.rope_scaling is not None:
+        trained = max(trained, run.model.rope_scaling.reach)
+    if run.model.max_positions > trained:
+        say(f"note: it names a context of {run.model.max_positions} tokens (model.max_positions), "
+            f"and was trained for {trained}: past that it may get worse, so tell other programs to "
+            f"read {trained}")
 
 
 def describe_use(run: Exported, target: Path, to: Written) -> str | None:

@@ -197,6 +197,33 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_an_export_notes_a_context_past_the_training_rows(to, tmp_path, capsys):
+    run = make_run(tmp_path, max_positions=1024)
+    assert read_config(run.path / "config.yaml").data.seq_len == 256
+    export_to(to, run.path, tmp_path / "out")
+    assert ("note: it names a context of 1024 tokens (model.max_positions), and was trained for "
+            "256: ") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("positions", "scaling"), [
+    (256, None), (1024, RopeScaling("yarn", 4.0, 256))])
+def test_no_note_on_a_context_that_was_trained_or_scaled_for(positions, scaling, tmp_path, capsys):
+    run = make_run(tmp_path, max_positions=positions, rope_scaling=scaling)
+    export_to("hf", run.path, tmp_path / "out")
+    assert "names a context" not in capsys.readouterr().err
+
+
+def test_no_note_on_the_context_of_an_import(tmp_path, capsys):
+    """As Llama 3.1, which was trained beyond 8 times its original length."""
+    folder = their_folder(tmp_path, max_position_embeddings=128, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 5e3, "factor": 4.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 16})
+    export_to("run", folder, tmp_path / "new")
+    export_to("hf", tmp_path / "new", tmp_path / "out")
+    assert "names a context" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("to", "scaling", "words"), [
     ("hf", RopeScaling("dynamic", 4.0, 16), "optimum-onnx 0.1.0 drops rope_scaling.type dynamic"),
     ("hf", RopeScaling("llama3", 4.0, 16), "ctranslate2 4.8.5 drops rope_scaling.type llama3"),
