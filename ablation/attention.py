@@ -33,6 +33,10 @@ def explained_by_distance(scores: Tensor) -> Tensor:
 
     `scores` (L, B, H, T, T) are those of queries at m and keys at n <= m. Keys that a bias hides,
     by -inf, do not count. The share is 0 where all scores are equal.
+
+    It is a share of scores, and not of attention: a number that is added to all scores of a query
+    changes no weight, but the share. Scores of n and of -(m - n) attend alike, and distance
+    explains a quarter of the first and all of the second.
     """
     m, n = torch.tril_indices(*scores.shape[-2:])
     pairs = scores[..., m, n]

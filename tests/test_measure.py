@@ -293,6 +293,17 @@ def test_keys_that_a_bias_hides_have_no_variance():
     assert attention.explained_by_distance(scores[None, None, None]).item() == 1.0
 
 
+def test_scores_that_attend_alike_can_have_other_shares():
+    """-(m - n) and n differ by m, which is the same for all keys of a query."""
+    m = torch.arange(T).double()
+    hidden = torch.full((T, T), -torch.inf).triu(1)
+    relative = hidden - (m[:, None] - m)
+    absolute = hidden + m
+    assert torch.equal(relative.softmax(-1), absolute.softmax(-1))
+    shares = attention.explained_by_distance(torch.stack((relative, absolute))[None, None])
+    assert shares[0].tolist() == pytest.approx([1.0, 0.25])
+
+
 def test_distance_explains_nothing_where_all_scores_are_equal():
     assert attention.explained_by_distance(torch.ones(1, 2, 1, T, T).double()).item() == 0.0
 
