@@ -8,6 +8,7 @@ import statistics
 import pytest
 from builders import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
+from scipy.special import stdtrit
 
 from ablation import plots, report, stats
 from ablation.plan import ARMS, read_plan, write_plan
@@ -542,6 +543,45 @@ def test_results_md_says_what_past_the_training_length_costs(committed):
     alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
     assert f"it is {alibi:.2f} lower and {rope:.2f} higher:" in page
+
+
+def holds(difference: stats.Paired | None, comparisons: int = 80) -> bool:
+    """Whether an interval excludes 0 when it is corrected for so many comparisons."""
+    assert difference is not None
+    assert difference.interval is not None
+    half = difference.interval[1] - difference.mean
+    degrees = difference.n - 1
+    widening = stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975)
+    return abs(difference.mean) > widening * half
+
+
+def test_results_md_says_what_holds_for_eighty_comparisons(committed):
+    long = committed["qk-long"]
+    both = committed["what-where-long"]
+    pope = committed["what-where"]
+    *_, third, last = long.horizons
+    rope = long.losses("rope_2e3", last)
+    for lead in (
+        stats.paired(long.losses("rope_2e3", third), long.losses("sin", third)),
+        stats.paired(both.losses("rope_sin_qk", last), rope),
+        stats.paired(long.losses("sin_qk_2e3", last), rope),
+    ):
+        assert holds(lead)
+    for lead in (
+        stats.paired(rope, long.losses("sin", last)),
+        stats.paired(both.losses("rope_sin_qk", third), long.losses("sin_qk_2e3", third)),
+        stats.paired(both.losses("rope_sin_qk", last), long.losses("sin_qk_2e3", last)),
+        pope.paired("pope_4e3", pope.horizons[0]),
+        pope.paired("pope_nophase_4e3", pope.horizons[0]),
+    ):
+        assert not holds(lead)
+    widenings = [stdtrit(n - 1, 1 - 0.025 / 80) / stdtrit(n - 1, 0.975) for n in (6, 3)]
+    assert [round(widening) for widening in widenings] == [3, 9]
+
+
+def test_results_md_has_about_eighty_intervals():
+    intervals = re.findall(r" \[[+-]\d\.\d+, [+-]\d\.\d+\]", words("docs/results.md"))
+    assert len(intervals) == pytest.approx(80, abs=8)
 
 
 @pytest.mark.parametrize("name, arm", [
