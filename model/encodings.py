@@ -153,7 +153,7 @@ class PartialRoPE25(RoPE):
 
 
 class PartialRoPE10(PartialRoPE25):
-    """The same with a tenth of the channels: of 32 that are 4, the nearest even number."""
+    """The same with a tenth of the channels: 4 of 32, the nearest even number."""
 
     share = 0.1
 
