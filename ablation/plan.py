@@ -34,8 +34,8 @@ Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
     **{name: {"model.position": name} for name in (
        "rope", "learned", "alibi", "sin_qk", "sin_qk_first", "sin_qkv", "sin_qk_aligned",
-       "learned_qk", "rope_first", "rope_sinscale", "pope", "pope_nophase", "partial_25",
-       "partial_10", "rope_sin_qk", "sin_qk_rope_last")},
+       "learned_qk", "rope_first", "rope_nope", "rope_sinscale", "pope", "pope_nophase",
+       "partial_25", "partial_10", "rope_sin_qk", "sin_qk_rope_last")},
     "sin": {"model.position": "sinusoidal"},
     "nope": {"model.position": "none"},
     "sin_vaswani": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},

@@ -119,9 +119,9 @@ class ModelConfig:
     rope_scaling is meant for; data.seq_len for learned positions."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi or none; for experiments sin_qk,
-    sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned,
-    sin_qk_aligned, pope, pope_nophase, partial_25, partial_10, rope_sin_qk or sin_qk_rope_last; or
-    one of your own."""
+    sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_nope, rope_sinscale,
+    sin_aligned, sin_qk_aligned, pope, pope_nophase, partial_25, partial_10, rope_sin_qk or
+    sin_qk_rope_last; or one of your own."""
     theta: Annotated[float, Range(gt=1)] = 10000.0
     """Base of the wavelengths (all that rotate, and sinusoids)."""
     partial: Annotated[float, Range(ge=0, le=1)] = 1.0

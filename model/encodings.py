@@ -120,6 +120,22 @@ class RoPEFirst(RoPE):
             leave_unrotated(layer)
 
 
+class RoPEWithNoPE(RoPE):
+    """RoPE, but every fourth layer is without positions.
+
+    Its scores reach back over any distance, since no rotation of a long text is new to it. A model
+    of fewer than four layers has no such layer. (After Yang et al. 2025, arXiv:2501.18795, where
+    layers alternate. SmolLM3 and Llama 4 have one layer in four.)
+    """
+
+    options = ("theta",)
+    interval = 4
+
+    def attach(self, model: Any) -> None:
+        for layer in model.layers[self.interval - 1 :: self.interval]:
+            leave_unrotated(layer)
+
+
 class RoPEScaled(RoPE):
     """RoPE with the embeddings of Vaswani's sinusoids: sqrt(C) E, where E starts with standard
     deviation 1/sqrt(C)."""
@@ -294,6 +310,7 @@ POSITIONS: dict[str, type[PositionEncoding]] = {
     "sin_residual": SinusoidalResidual,
     "learned_qk": LearnedQK,
     "rope_first": RoPEFirst,
+    "rope_nope": RoPEWithNoPE,
     "rope_sinscale": RoPEScaled,
     "sin_aligned": SinusoidalAligned,
     "sin_qk_aligned": SinusoidalQKAligned,

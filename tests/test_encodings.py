@@ -75,8 +75,8 @@ def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
     assert error.startswith(
         "error: there is no model.position xyz: it must be one of rope, sinusoidal, learned, "
         "alibi, none or, for experiments, sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, "
-        "rope_first, rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, partial_25, "
-        "partial_10, rope_sin_qk, sin_qk_rope_last")  # and then those of one's own
+        "rope_first, rope_nope, rope_sinscale, sin_aligned, sin_qk_aligned, pope, pope_nophase, "
+        "partial_25, partial_10, rope_sin_qk, sin_qk_rope_last")  # and then those of one's own
 
 
 @pytest.mark.parametrize("word, meant", [
@@ -508,6 +508,27 @@ def test_rope_in_the_last_layer_turns_no_other_layer():
     assert inputs["layers.1.attention"][1] is None
     expected = random_model().position.freqs_cis(5, 12)
     assert torch.equal(inputs["layers.2.attention"][1], expected)
+
+
+def test_every_fourth_layer_of_rope_nope_turns_nothing():
+    inputs, _ = watch(random_model(position="rope_nope", n_layers=9))
+    turned = [inputs[f"layers.{layer}.attention"][1] is not None for layer in range(9)]
+    assert turned == [True, True, True, False, True, True, True, False, True]
+
+
+def change_in_layer(model: Transformer, layer: int) -> float:
+    """How much the last token's output changes if the tokens before it change places."""
+    h = torch.randn(1, 6, 40, generator=torch.Generator().manual_seed(1))
+    shuffled = h[:, [3, 0, 4, 2, 1, 5]]
+    freqs_cis = model.position.freqs_cis(0, 6)
+    before, after = (model.layers[layer](x, freqs_cis, None, None)[:, -1] for x in (h, shuffled))
+    return (after - before).abs().max().item()
+
+
+def test_rope_nope_sees_no_order_in_its_fourth_layer():
+    model = sharp_model(position="rope_nope", n_layers=4)
+    assert change_in_layer(model, layer=2) > 0.1
+    assert change_in_layer(model, layer=3) < 1e-4
 
 
 @pytest.mark.parametrize("position", ["rope_sin_qk", "sin_qk_rope_last"])

@@ -15,7 +15,7 @@ CAPACITY = 21
 GRAPHED = ["rope", "sinusoidal", "learned", "alibi", "none", "rope_sinscale", "partial_25",
            "partial_10"]
 ATTACHED = ["sin_qk", "sin_qk_first", "sin_qkv", "sin_residual", "learned_qk", "rope_first",
-            "sin_aligned", "sin_qk_aligned", "pope", "pope_nophase", "rope_sin_qk",
+            "rope_nope", "sin_aligned", "sin_qk_aligned", "pope", "pope_nophase", "rope_sin_qk",
             "sin_qk_rope_last"]
 CUDA = torch.device("cuda")
 
