@@ -137,6 +137,10 @@ class DataConfig:
             raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
         if self.separator == "":
             raise UserError("data.separator '' is in every text: leave it out")
+        # Words have a letter or a digit inside, or nn, which a shell makes of \n\n without quotes.
+        if self.separator is not None and re.fullmatch("[A-Za-z0-9]|[nrt]{2,4}", self.separator):
+            raise UserError(f"data.separator {self.separator!r} would be cut out of the words that "
+                            "have it: choose another (in bash, a line break is $'\\n')")
         read = SOURCES[self.source].options
         if self.source in read and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")

@@ -377,7 +377,7 @@ def test_a_study_goes_on_where_options_are_new(workdir, older):
     assert exit_code(ablate_in_process, *study_arguments(workdir)) == 0
 
 
-@pytest.mark.parametrize("option, value", [("data.separator", "x"), ("model.theta", "500")])
+@pytest.mark.parametrize("option, value", [("data.separator", "##"), ("model.theta", "500")])
 def test_a_new_option_that_is_set_makes_another_plan(workdir, older, option, value, capsys):
     error = error_lines(capsys, ablate.main, *study_arguments(workdir, f"--{option}={value}"))[-1]
     assert f"another plan (these differ: {option})" in error

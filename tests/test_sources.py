@@ -430,6 +430,13 @@ def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatc
     assert notes(capsys) == []
 
 
+@pytest.mark.parametrize("separator", ["n", "nn", "t", "rnrn", "1"])
+def test_a_separator_that_words_have_inside_is_refused(tmp_path, separator):
+    """In bash, n is what --data.separator has of a backslash and n without quotes."""
+    with pytest.raises(UserError, match=rf"'{separator}' would be cut out of the words .*\$'\\n'"):
+        source(write(tmp_path / "a.txt", "a"), separator=separator)
+
+
 def test_an_empty_separator_is_refused(tmp_path):
     with pytest.raises(UserError, match="data.separator '' is in every text"):
         source(write(tmp_path / "a.txt", "a"), separator="")
