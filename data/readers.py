@@ -356,7 +356,9 @@ def not_utf8(
     nearby = before[-NEARBY:] + data[start : start + NEARBY].decode("cp1252", "replace")
     return NotUTF8(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
                    f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f "
-                   "WINDOWS-1252 -t UTF-8 FILE > NEW")
+                   "WINDOWS-1252 -t UTF-8 FILE > NEW; or else with the encoding of its language in "
+                   "place of WINDOWS-1252, such as GB18030, BIG5, SHIFT_JIS, EUC-KR, WINDOWS-1251 "
+                   "or KOI8-R")
 
 
 def decode(data: bytes) -> str:

@@ -527,6 +527,7 @@ def test_a_bad_byte_has_its_offset_in_the_file(tmp_path, monkeypatch, content, w
 @pytest.mark.parametrize("content, words", [
     (b"word " * 9 + b"it\x92s late\n", "'rd word word word it\u2019s late': .*-f WINDOWS-1252"),
     (b"caf\xe9", "in cp1252, .*'caf\u00e9'"), (MARK + b"\x93Hi\x94", "cp1252, .*'\u201cHi\u201d'"),
+    ("\u732b".encode("shift_jis"), "or else with the encoding of its language .* SHIFT_JIS"),
     (b"5\xa3, d\xe9j\xe0 vu", "in cp1252, .*'5\u00a3, d\u00e9j\u00e0 vu'"),
     (CHINESE + b"\xff\xfe!", "but the text before it is, so a part of it is damaged .* iconv -c"),
     (CHINESE[:-1], "a part of it is damaged"), (NAIVE + b"caf\xe9", "another encoding"),
