@@ -456,15 +456,33 @@ JOIN_CSV = (
     r'"\n".join(row[name] or "" for name in %s)})) for row in csv.DictReader('
     r'open("FILE", encoding="utf-8-sig", newline=""), delimiter=%s)]'
 )
+# Many .tsv files have no quoting: a quote is a character, also where it begins a text.
+UNQUOTED_TSV = (
+    'import csv, json; csv.field_size_limit(2**31 - 1); [print(json.dumps({"text": row[%s]})) '
+    'for row in csv.DictReader(open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", '
+    "quoting=csv.QUOTE_NONE)]"
+)
+# `datasets` needs pandas, so whoever has Parquet files has it.
+PARQUET_AS_LINES = (
+    'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
+    "lines=True, force_ascii=False)"
+)
 
 
-def join_columns(names: list[str], delimiter: str | None) -> str:
+def join_columns(names: list[str], delimiter: str | None, is_parquet: bool) -> str:
     """Return how to join columns of a table; `delimiter` is that of a CSV."""
     if delimiter is not None:
         program = JOIN_CSV % (json.dumps(names), json.dumps(delimiter))
         return f"python -c {shlex.quote(program)} > NEW.jsonl does that"
-    program = JOIN_COLUMNS % ", ".join(map(jq_field, names))
-    return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+    return run_jq(JOIN_COLUMNS % ", ".join(map(jq_field, names)), is_parquet)
+
+
+def run_jq(program: str, is_parquet: bool) -> str:
+    """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
+    advice = f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+    if is_parquet:
+        advice += f"; python -c {shlex.quote(PARQUET_AS_LINES)} makes one of a .parquet file"
+    return advice
 
 
 def jq_field(name: str) -> str:
@@ -473,7 +491,10 @@ def jq_field(name: str) -> str:
     return f".{name}" if is_plain else f".[{json.dumps(name)}]"
 
 
-def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = None) -> NoText:
+def no_text(
+    column: str, columns: Mapping[str, str], delimiter: str | None = None,
+    is_parquet: bool = False,
+) -> NoText:
     """Return the error for a table of these columns and types, of which `column` is no text.
 
     `delimiter` is that of a CSV.
@@ -482,14 +503,14 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
     if len(several) > 1 and all(name in columns for name in several):
         return NoText(f"data.column takes one column, not {column!r}: write these columns of each "
                       "row as one text into a .jsonl file with a column 'text'; "
-                      f"{join_columns(several, delimiter)}")
+                      f"{join_columns(several, delimiter, is_parquet)}")
     for chat in ("messages", "conversations"):
         if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
             return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
                           "the turns of each row, with their roles, as one text into a .jsonl file "
-                          f"with a column 'text'; of a .jsonl file, jq -c '{JOIN_TURNS % chat}' "
-                          "FILE > NEW.jsonl does that. For a model with a chat template, write the "
-                          "turns as it does: see docs/interop.md#chat-templates")
+                          f"with a column 'text'; {run_jq(JOIN_TURNS % chat, is_parquet)}. For a "
+                          "model with a chat template, write the turns as it does: see "
+                          "docs/interop.md#chat-templates")
     names = []
     candidates = {}  # columns of text, by their names in lower case
     for name, kind in columns.items():
@@ -502,7 +523,7 @@ def no_text(column: str, columns: Mapping[str, str], delimiter: str | None = Non
     lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
     advice = advise_column(column, candidates, lacks_names)
     if not candidates:
-        advice += advise_objects(columns)
+        advice += advise_objects(columns, is_parquet)
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
@@ -526,13 +547,13 @@ def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool)
             "two")
 
 
-def advise_objects(columns: Mapping[str, str]) -> str:
+def advise_objects(columns: Mapping[str, str], is_parquet: bool) -> str:
     """Return how to take texts out of the objects in a column, or "" if no column has any."""
     objects = [name for name, kind in columns.items() if re.match("dict$|struct<", kind)]
     if not objects:
         return ""
-    program = shlex.quote(f"{{text: {jq_field(objects[0])}.KEY}}")
-    return f"; of a .jsonl file, jq -c {program} FILE > NEW.jsonl does that for the texts under KEY"
+    program = f"{{text: {jq_field(objects[0])}.KEY}}"
+    return f"; for the texts under KEY {run_jq(program, is_parquet)}"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
@@ -643,8 +664,13 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                     yield dict(zip(names, fields, strict=False))
                 begin = rows.line_num + 1 + skipped
         except csv.Error as error:
-            raise UserError(f"the row that begins in line {begin} is no CSV: {error}; a quote "
-                            "inside a quoted text is written twice") from None
+            advice = "a quote inside a quoted text is written twice"
+            if delimiter == "\t":
+                advice += ("; if quotes are ordinary characters in this file, python -c "
+                           f"{shlex.quote(UNQUOTED_TSV % json.dumps(column))} > NEW.jsonl reads "
+                           "them as such")
+            raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
+                            f"{advice}") from None
 
 
 def choose_delimiter(first: str, column: str, delimiters: str) -> str:
@@ -691,7 +717,7 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:
         types = {field.name: str(field.type) for field in file.schema_arrow}
         if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-            raise no_text(column, types)
+            raise no_text(column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=[column], use_threads=False):
             for text in batch.column(column).to_pylist():
                 yield {column: text}

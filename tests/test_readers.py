@@ -365,6 +365,38 @@ def test_all_columns_of_a_csv_are_joined_as_advised(tmp_path):
     assert join_by_advice(path, tmp_path, "prompt,completion") == ["Who?\nI."]
 
 
+def run_command(path, command, **options):
+    """Run what this pattern finds in the error for a table."""
+    with pytest.raises(UserError) as error:
+        read(path, **options)
+    (words,) = re.findall(command, str(error.value))
+    words = words.replace("FILE", path.name).replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(words, shell=True, cwd=path.parent, check=True)
+
+
+def test_a_tsv_with_plain_quotes_is_read_as_advised(tmp_path):
+    rows = 'label\ttext\r\n1\t"Yes," she said\r\n0\t"so\r\n1\tcaf\u00e9"\r\n'
+    run_command(write(tmp_path / "a.tsv", rows), "python -c .* > NEW.jsonl")
+    assert read(tmp_path / "NEW.jsonl") == ['"Yes," she said', '"so', 'caf\u00e9"']
+
+
+def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
+    with pytest.raises(UserError, match="inside a quoted text is written twice$"):
+        read(write(tmp_path / "a.csv", 'id,text\n1,"a" b\n'))
+
+
+@pytest.mark.parametrize("column", [
+    {"prompt": ["hi"], "answer": ["caf\u00e9"]}, {"messages": [[{"role": "user"}]]},
+    {"data": [{"body": "hi"}]}])
+def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path, column):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(column), path)
+    command = "; (python -c .*) makes one of a .parquet file"
+    run_command(path, command, column="prompt,answer")
+    lines = (tmp_path / "a.parquet.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [{key: row for key, (row,) in column.items()}]
+
+
 @pytest.mark.parametrize("name, content", [
     ("a.csv", '"review, full"\nfine\n'), ("a.csv", "sep=;\nreview, full\nfine\n"),
     ("a.csv", '"review, full";stars\nfine;5\n'), ("a.tsv", "review, full\nfine\n")])
