@@ -431,6 +431,8 @@ def match_files(pattern: str) -> list[str]:
             hint = f": did you mean {several}?"
         if not hint:
             hint = suggest_file(pattern)
+            if re.fullmatch(r"[\w-]+/[\w-]+", pattern) and not os.path.exists(Path(pattern).parent):
+                hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
         raise UserError(f"--data.files {pattern} matches no file{hint}")
     for path in paths:
         if not os.path.exists(path):

@@ -437,6 +437,17 @@ def test_a_separator_that_words_have_inside_is_refused(tmp_path, separator):
         source(write(tmp_path / "a.txt", "a"), separator=separator)
 
 
+@pytest.mark.parametrize("name, hinted", [
+    ("owner/stories", True), ("here/stories", False), ("owner/stories.txt", False)])
+def test_the_id_of_a_data_set_leads_to_its_option(tmp_path, monkeypatch, name, hinted):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        texts(files=name)
+    hint = f"; of a data set of the Hugging Face Hub, say --data.hub {name}"
+    assert str(caught.value).endswith(hint) == hinted
+
+
 def test_an_empty_separator_is_refused(tmp_path):
     with pytest.raises(UserError, match="data.separator '' is in every text"):
         source(write(tmp_path / "a.txt", "a"), separator="")
