@@ -25,7 +25,14 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import SOURCES, DataConfig, LeftOut, Source, StandardLibrary
+from data.sources import (
+    SOURCES,
+    DataConfig,
+    LeftOut,
+    Source,
+    StandardLibrary,
+    name_text,
+)
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
@@ -59,7 +66,7 @@ def write_files(
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
         source = SOURCES[config.source](config)
-        text, spans, hashes = copy_parts(source.parts(), file, message)
+        text, spans, hashes = copy_parts(source.parts(), file, message, name_text(config))
         chosen: dict[str, Any] = {}
         if fit_val_fraction:
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
@@ -161,12 +168,13 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
 
 
 def copy_parts(
-    parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None
+    parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None,
+    name: str = "this text",
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Write the documents of all parts to `file`, one after another.
 
     Empty documents and the parts that raise LeftOut are skipped. `message` is printed when the
-    first text was read.
+    first text was read. `name` is that of the text in the UserError for one without documents.
 
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
     bits of its SHA-256.
@@ -186,7 +194,7 @@ def copy_parts(
             except LeftOut:
                 copied.go_back(before)
     if not copied.counts.has_text:
-        raise UserError("there is no text to prepare: every document is empty")
+        raise UserError(f"there is no text in {name}: every document is empty")
     file.truncate()  # of the part that was left out last
     counts = {"sha256": copied.counts.sha256.hexdigest(), "documents": len(copied.hashes),
               "bytes": copied.spans[-1], "characters": copied.counts.characters}

@@ -370,6 +370,13 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
+def name_text(config: DataConfig) -> str:
+    """Return how the user has named the text: its files, its address or its data set."""
+    if config.source == "files":
+        return list_names(config.files or [])
+    return str(getattr(config, config.source, config.source))
+
+
 def check_commit(revision: str | None, rows: Any) -> None:
     """Raise ValueError if `revision` is a commit, and these rows of a data set are of another one.
 

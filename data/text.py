@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from data.prepare import copy_parts, encode_blocks, read_blocks
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, name_text
 from data.tokenizer import Tokenizer
 
 # Bytes that are encoded as one string. A cut can change the ids beside it, so blocks are longer
@@ -70,5 +70,6 @@ class Text:
 def open_text(config: DataConfig) -> Iterator[Text]:
     """Read the text of a source, and yield it. UserError if it is missing, empty or not UTF-8."""
     with TemporaryFile() as file:
-        counts, spans, _ = copy_parts(SOURCES[config.source](config).parts(), file)
+        counts, spans, _ = copy_parts(SOURCES[config.source](config).parts(), file,
+                                      name=name_text(config))
         yield Text(file, spans, counts)
