@@ -659,9 +659,10 @@ class Notes:
         column = self.config.column
         if self.rows_without_text:
             values = [f"{column} as {name}" for name in self.other_types]
-            have = ", ".join(values + sorted(self.other_columns)[:8]) or "no other columns"
+            have = ", ".join(values + sorted(self.other_columns)[:8])
+            rest = f" (they have {have})" if have else ""
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
-                         f"column {column} (they have {have})")
+                         f"column {column}{rest}")
         if self.skipped_tables:
             lines.append("note: of these, without a text in column "
                          f"{self.config.column} and left out too: "
@@ -796,7 +797,9 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             yield [text]
         else:
             without_text += 1
-            other_columns |= {name for name, value in row.items() if value is not None}
+            # A table of Excel or pandas may have a column without a name.
+            other_columns |= {name or "''" for name, value in row.items()
+                              if value is not None and value != ""}
         if n_rows == ROWS_TRIED == without_text:
             check_types(column, types, other_types)
     if types and column not in types:

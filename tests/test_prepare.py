@@ -466,13 +466,20 @@ def test_stories_between_separators_are_documents(tmp_path):
     assert 25 <= len(val) <= 75
 
 
+@pytest.mark.parametrize("name, content", [("a.txt", ""), ("a.csv", "text,label\n")])
+def test_a_text_without_documents_is_named(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=f"no text in {path}: every document is empty"):
+        prepare(config(path))
+
+
 def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     """Each on a line of its own; by the one process that prepares, and not by those that wait."""
     path = jsonl(tmp_path / "a.jsonl", [*DOCUMENTS, ""])
     folder = prepare(config(path)).folder
     assert capsys.readouterr().err == (
-        f"preparing {folder} once\nnote: 1 of 61 rows have no text in column text (they have no "
-        "other columns)\n")
+        f"preparing {folder} once\nnote: 1 of 61 rows have no text in column text\n")
     prepare(config(path))
     find_or_prepare(config(path))
     assert capsys.readouterr().err == ""
@@ -484,7 +491,7 @@ def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
     found = find_or_prepare(config(path))
     assert (made.is_new, found.is_new) == (True, False)
     assert found.notes == [
-        "note: 1 of 3 rows have no text in column text (they have no other columns)",
+        "note: 1 of 3 rows have no text in column text",
         "note: validation gets the end of the text, 10.0% of it: the whole documents drawn for it "
         "would have been 49.9%"]
 

@@ -345,13 +345,15 @@ def notes(capsys):
     ([{"text": "a"}, {"text": None, "id": 1}], "1 of 2", "id"),
     ([{"text": "a"}, {"text": ["b"], "id": 1}], "1 of 2", "text as list, id"),
     ([{"text": "a"}, {"text": 5}, {"text": ["b"]}], "2 of 3", "text as int, text as list"),
-    ([{"text": "a"}, {"text": ""}, {}], "2 of 3", "no other columns"),
+    ([{"text": "a"}, {"text": ""}, {}], "2 of 3", None),
+    ([{"text": "a"}, {"text": "", "note": "", "": "5"}], "1 of 2", "''"),
     ([{"text": "a"}, {"messages": [{"role": "user"}]}], "1 of 2", "messages"),
     ([{"text": "a"}, {"title": "b", "body": None, "url": "c"}], "1 of 2", "title, url"),
-    ([{"text": "a"}] * 1000 + [{"text": ""}] * 1000, "1,000 of 2,000", "no other columns")])
+    ([{"text": "a"}] * 1000 + [{"text": ""}] * 1000, "1,000 of 2,000", None)])
 def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, counts, have):
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
-    assert notes(capsys) == [f"{counts} rows have no text in column text (they have {have})"]
+    rest = f" (they have {have})" if have else ""
+    assert notes(capsys) == [f"{counts} rows have no text in column text{rest}"]
 
 
 @pytest.mark.parametrize("name, column, noted", [
