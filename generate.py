@@ -448,11 +448,9 @@ def write_texts(
     else:
         print_samples(rows, options.num_samples)
     note_ends(batch, rows, options)
-    longest = max(batch.lengths)
-    seq_len = trained.config.data.seq_len
-    if longest > seq_len:
-        say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
-            "(data.seq_len), and past that it may get worse")
+    warning = trained.describe_excess(max(batch.lengths))
+    if warning is not None:
+        say(f"note: {warning}")
     # Prefill reads as many tokens of every prompt as the shortest has. It draws the first token of
     # the rows whose prompt is that short, which does not count as decoded.
     shortest = min(batch.starts)

@@ -7,6 +7,7 @@
 
 import codecs
 import numbers
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -61,8 +62,9 @@ class Trained:
         """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
         `max_new_tokens` unset: see `default_new_tokens`. `sampling` are fields of Sampling, such as
-        temperature=0. Raises UserError where the context has no room or an option has no meaning,
-        and TypeError for a prompt that is no text, an unknown option and a value of another type.
+        temperature=0. Warns if the text gets longer than the training rows. Raises UserError where
+        the context has no room or an option has no meaning, and TypeError for a prompt that is no
+        text, an unknown option and a value of another type.
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}: call generate once "
@@ -82,7 +84,18 @@ class Trained:
         row = Row(prompt, self.tokenizer, stops)
         with self.compute.active():
             text = "".join(part for _, part in stream(batch, [row]))
+        warning = self.describe_excess(max(batch.lengths))
+        if warning is not None:
+            warnings.warn(warning, stacklevel=2)
         return text[len(prompt) :]
+
+    def describe_excess(self, n_tokens: int) -> str | None:
+        """Return a warning of a text of so many tokens if training rows were shorter, or None."""
+        seq_len = self.config.data.seq_len
+        if n_tokens <= seq_len:
+            return None
+        return (f"this text has {n_tokens} tokens; the model was trained on rows of {seq_len} "
+                "(data.seq_len), and past that it may get worse")
 
     def default_new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.

@@ -1,6 +1,7 @@
 """A run as a Python object."""
 
 import shutil
+import warnings
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
 from model.transformer import Transformer
+
+pytestmark = pytest.mark.filterwarnings("ignore:this text has")  # past the training rows
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,16 @@ def test_three_lines_generate(run):
 def test_another_seed_is_another_text(model):
     text = model.generate(PROMPT, max_new_tokens=50, top_k=20)
     assert text != model.generate(PROMPT, **OPTIONS)
+
+
+def test_a_text_past_the_training_rows_gets_a_warning(model):
+    room = model.config.data.seq_len - len(model.tokenizer.encode(PROMPT))
+    with warnings.catch_warnings(action="error"):
+        model.generate(PROMPT, max_new_tokens=room)
+    words = f"this text has {model.config.data.seq_len + 1} tokens; the model was trained on rows"
+    with pytest.warns(UserWarning, match=words) as caught:
+        model.generate(PROMPT, max_new_tokens=room + 1)
+    assert caught[0].filename == __file__  # the line that called, and not one of ours
 
 
 @pytest.mark.parametrize("others", [[], ["not in there"]])
