@@ -307,6 +307,7 @@ OPTIONS = MappingProxyType(list_options(Config))
 
 # Words of other repositories for our options.
 HABITS = {
+    "arms": "encodings positions",
     "config": "c config_file",
     "data.files": "data data_dir data_path dataset input text train_file",
     "data.seq_len": "block_size context context_length ctx_len max_seq_len seq_length "
@@ -754,6 +755,9 @@ class Parser(argparse.ArgumentParser):
         """Return which of --config and --data.files words without an option may belong to."""
         if file_kind(strays[0]) == ".py" and not os.path.exists(strays[0]):  # as nanoGPT has it
             return "a configuration is a YAML file, such as --config shakespeare.yaml"
+        is_named = os.path.exists(strays[0]) or file_kind(strays[0]) != ""
+        if "--arms" in self._option_string_actions and not is_named:
+            return f"did you mean --arms {','.join(strays)}?"
         texts = [word for word in strays if names_text(word)]
         if len(texts) > 2:
             return advise("--data.files", self.options["--data.files"].hint, texts)

@@ -623,7 +623,7 @@ def test_all_unknown_options_are_named_at_once():
 
 
 def test_every_habit_leads_to_an_option_that_there_is():
-    known = {*OPTIONS, "config", "resume", "prompt", "run", "dtype", "max_new_tokens",
+    known = {*OPTIONS, "arms", "config", "resume", "prompt", "run", "dtype", "max_new_tokens",
              "num_samples", "temperature"}
     assert set(HABITS) <= known
 

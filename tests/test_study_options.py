@@ -54,6 +54,14 @@ def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, ext
     assert not (workdir / "runs" / "bad").exists()
 
 
+@pytest.mark.parametrize("argv, options", [
+    (["rope", "alibi"], "--arms rope,alibi"), (["rope,alibi"], "--arms rope,alibi"),
+    (["text.csv"], "--data.files text.csv"), (["small.yaml"], "--config small.yaml")])
+def test_arms_without_an_option_are_given_one(argv, options):
+    with pytest.raises(UserError, match=f"is no option: did you mean {options}\\?"):
+        resolve(argv)
+
+
 def test_a_device_that_is_not_here_is_refused_before_the_text_is_read(workdir, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match=r"^device cuda \(cuda:0\) was asked for"):
