@@ -284,7 +284,8 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
         context = config.data.seq_len if options.context is None else options.context
         check_windows(run.path, config, context, options.stride)
         if options.lengths:
-            measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
+            measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len,
+                                 "the text held out for validation")
     results = []
     for run in show_progress(runs):
         results.append(measure.measure(run, options.checkpoint, windows, options.device,

@@ -109,7 +109,9 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     config = make_config(*layers)
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
-    check_study(config, arm_configs, tuned=bool(tier.grid))
+    check_chosen(config, options, files, tuned=bool(tier.grid))
+    check_overridden(options.given, overlays)
+    check_study(config, arm_configs)
     if options.scheduler is None:  # else it is a device of other machines
         resolve_device(config.train.device)
     elif options.jobs is not None:
@@ -187,19 +189,35 @@ def check_settled(options: Namespace) -> None:
                             "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
 
 
-def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
-    """Raise UserError where an option would be ignored, or where the arms would not compare.
-
-    The study sets some options for each run. All arms share text, steps, batches, schedule and
-    dtype.
-    """
+def check_chosen(base: Config, options: Namespace, files: list[str], tuned: bool) -> None:
+    """Raise UserError for an option that the study sets for each run."""
     default = make_config()
     chosen = (*CHOSEN, *TUNED) if tuned else CHOSEN
     for key in chosen:
         if attrgetter(key)(base) != attrgetter(key)(default):
-            advice = ", or add --no-tuning" if key in TUNED else ""
-            raise UserError(f"--{key} has no effect: the study sets it for each run. Leave it out"
-                            f"{advice}")
+            name = f"--{key}"
+            advice = "Leave it out"
+            if key not in options.given and files:
+                name = f"{key} in {' or '.join(files)}"
+                advice = "Take it out of a copy of that file"
+            if key in TUNED:
+                advice += ", or add --no-tuning"
+            raise UserError(f"{name} has no effect: the study sets it for each run. {advice}")
+
+
+def check_overridden(given: Mapping[str, Any], overlays: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise UserError for an option of the command line that every arm sets to its own value."""
+    for key in given:
+        if all(key in overlay for overlay in overlays.values()):
+            raise UserError(f"--{key} has no effect: each arm sets it. Leave it out, or choose the "
+                            "arms with --arms and --arm")
+
+
+def check_study(base: Config, arms: Mapping[str, Config]) -> None:
+    """Raise UserError where the arms would not compare.
+
+    All arms share text, steps, batches, schedule and dtype.
+    """
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")

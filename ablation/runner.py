@@ -98,7 +98,8 @@ def open_plan(command: Command) -> Plan:
     """Return the plan of a study, for which its text is prepared. The study's folder stays as it
     is. UserError as `make_plan`, and for a text that is too short to measure on."""
     data = find_or_prepare(command.config.data)
-    measure.check_length(data.manifest["val"]["tokens"], command.config.data.seq_len)
+    measure.check_length(data.manifest["val"]["tokens"], command.config.data.seq_len,
+                         "the text held out for validation")
     return make_plan(command, data)
 
 

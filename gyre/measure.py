@@ -56,15 +56,15 @@ Windows = Iterator[tuple[Tensor, int, int]]
 """Batches of windows: (starts, tokens in a window, how many of its last targets are scored)."""
 
 
-def check_length(tokens: int, seq_len: int) -> None:
-    """Raise UserError if a split of so many tokens has no room for contexts of 8T, or if T cannot
+def check_length(tokens: int, seq_len: int, text: str = "the text") -> None:
+    """Raise UserError if `text`, of so many tokens, has no room for contexts of 8T, or if T cannot
     be halved."""
     needed = 2 * SPAN * seq_len + 1
     length = f"T = {seq_len} (data.seq_len, or --context)"
     if seq_len % 2:
         raise UserError(f"{length} is odd: contexts of half of it would be no whole tokens")
     if tokens < needed:
-        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN}T with {length} need "
+        raise UserError(f"{text} has {tokens} tokens, and contexts of {SPAN}T with {length} need "
                         f"{needed}: give a longer text with --data.files, or train with a larger "
                         "data.val_fraction")
 

@@ -44,6 +44,11 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "0,8k"], "lengths in ascending order"),
     (["--tokens", "8k,1m"], "lengths in ascending order"),
     (["--name", "a/b"], "run name 'a/b' must begin with a letter, a digit or _"),
+    (["--model.position", "alibi"], "--model.position has no effect: each arm sets it. Leave it"),
+    (["--config", "tiny.yaml"], "train.steps in tiny.yaml has no effect: the study sets it for "
+                                "each run. Take it out of a copy of that file"),
+    (["--data.val_fraction", "0.003"], "the text held out for validation has "),
+    (["--positions", "rope,sin"], "there is no option --positions (did you mean --arms?)"),
     (["--data.seq_len", "31"], "T = 31 (data.seq_len, or --context) is odd"),
 ])
 def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, extra, words):
