@@ -241,21 +241,27 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
         given = {option: value for option, value in given.items()
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
+    check_warmup(run, saved, given)
+    config = make_config(asdict(saved), given)
+    check_unchanged(run, saved, config, "--resume", "name", "optim")
+    return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)
+
+
+def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
+    """Raise UserError for --train.steps within the warm-up of a run that is gone on with."""
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
     if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
         steps = given["train.steps"]
         if steps < warmup_steps:
             raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
                             f"{warmup_steps} steps: give a larger number")
-    config = make_config(asdict(saved), given)
-    check_unchanged(run, saved, config, "--resume", "name", "optim")
-    return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)
 
 
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
     refuse_minutes(given, "--branch-from")
+    check_warmup(run, saved, given)
     own: dict[str, Any] = {"name": None, "train.keep": []}
     if given.get("optim.schedule", saved.optim.schedule) != saved.optim.schedule:
         own["optim.cooldown"] = None  # it belongs to the other schedule

@@ -24,6 +24,11 @@ def test_steps_within_the_warm_up_are_refused_in_words(finished, capfd):
     assert f"--train.steps 2 would end in the warm-up of {finished}, 3 steps" in said
 
 
+def test_a_branch_within_the_warm_up_is_refused_in_words(finished, capfd):
+    said = error_lines(capfd, train.main, "--branch-from", finished, "--train.steps=2")[-1]
+    assert f"--train.steps 2 would end in the warm-up of {finished}, 3 steps" in said
+
+
 @pytest.mark.parametrize("option", ["--train.steps", "--optim.warmup_steps"])
 def test_a_resumed_run_chooses_no_number_again(finished, option, capfd):
     said = error_lines(capfd, train.main, "--resume", finished, option, "auto")[-1]
