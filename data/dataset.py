@@ -145,7 +145,8 @@ def locate(
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
         if not files:
-            raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
+            raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer: "
+                            "name a run, or leave it out to train one")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     key = json_sha256(settings)[:12]
     prepared = Path(config.prepared)

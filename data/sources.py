@@ -96,8 +96,8 @@ class DataConfig:
     """Text between the documents of a plain text file, such as <|endoftext|>. The line break before
     it and the one after it belong to it. Unset: each file is one document."""
     tokenizer: str | None = None
-    """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
-    training split."""
+    """Folder whose tokenizer is used, such as an imported run, or the name of a run. Unset: one is
+    trained on the training split."""
     vocab_size: Annotated[Fitted, Range(ge=SMALLEST_VOCABULARY, lt=2**31)] = 4096
     """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them. auto:
     as many as suit the size of the text, at most the number that the configuration has."""

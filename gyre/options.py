@@ -163,6 +163,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
+    config = dataclasses.replace(config, data=find_tokenizer(config.data, config.log.runs))
     # What the model takes from the data, where it is unset.
     model = config.model
     scaling = model.rope_scaling
@@ -182,6 +183,16 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     config = dataclasses.replace(config, model=model)
     config.check()
     return config
+
+
+def find_tokenizer(data: DataConfig, runs: str) -> DataConfig:
+    """Return the settings with the folder of the run in `runs` that data.tokenizer may name."""
+    if data.tokenizer is None or os.path.exists(data.tokenizer):
+        return data
+    folder = os.path.join(runs, data.tokenizer)
+    if not os.path.isdir(folder):
+        return data
+    return dataclasses.replace(data, tokenizer=folder)
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -47,6 +48,15 @@ def test_a_file_is_over_the_defaults(tmp_path):
     config = parse_config("--config", file)
     assert (config.model.dim, config.optim.lr, config.seed, config.train.steps) == (
         96, 0.0003, 3, 1000)
+
+
+def test_a_tokenizer_may_be_given_by_the_name_of_its_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/first", "runs/both", "both"):
+        (tmp_path / folder).mkdir(parents=True)
+    given = {name: parse_config("--data.tokenizer", name).data.tokenizer
+             for name in ("first", "both", "neither")}
+    assert given == {"first": str(Path("runs/first")), "both": "both", "neither": "neither"}
 
 
 def test_a_tilde_in_a_file_is_the_home_folder(tmp_path, monkeypatch):
