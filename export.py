@@ -15,6 +15,7 @@ llama architecture. What cannot be carried over exactly is refused by name.
 
 import argparse
 import math
+import os
 import shlex
 import signal
 import sys
@@ -74,6 +75,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         raise UserError("--dtype has no effect with --to run")
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
+    if options.to == "gguf" and options.target.endswith(("/", os.sep)):
+        raise UserError(f"{options.target} is the name of a folder, and a GGUF is a file: choose a "
+                        f"name such as {options.target}model.gguf")
     return options
 
 

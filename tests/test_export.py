@@ -55,6 +55,13 @@ def test_q8_0_for_hugging_face_is_refused(tmp_path, capsys):
                    "--dtype q8_0 is a type of gguf files", options=["--dtype", "q8_0"])
 
 
+def test_the_name_of_a_folder_is_refused_for_a_gguf(tmp_path, capsys):
+    run = make_run(tmp_path).path
+    said = error_lines(capsys, export.main, run, "--to", "gguf", f"{tmp_path}/out/")[-1]
+    assert f"{tmp_path}/out/ is the name of a folder, and a GGUF is a file: choose" in said
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["", "run.json"])
 def test_a_target_that_is_there_is_refused(name, tmp_path, capsys):
     run = make_run(tmp_path).path
