@@ -660,17 +660,41 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                     raise UserError(f"line {begin} has {len(fields)} fields, and the first line "
                                     f"names {len(names)} columns: a text with {delimiter!r} in it "
                                     "needs quotes around it")
+                if delimiter == "\t" and has_whole_rows(fields):
+                    raise UserError(f"the text in quotes that begins in line {begin} has whole "
+                                    f"rows in it: {advise_unquoted(column)}, and if not, write "
+                                    "the table as .jsonl")
                 if fields:  # else the line is empty
                     yield dict(zip(names, fields, strict=False))
                 begin = rows.line_num + 1 + skipped
         except csv.Error as error:
             advice = "a quote inside a quoted text is written twice"
             if delimiter == "\t":
-                advice += ("; if quotes are ordinary characters in this file, python -c "
-                           f"{shlex.quote(UNQUOTED_TSV % json.dumps(column))} > NEW.jsonl reads "
-                           "them as such")
+                advice += f"; {advise_unquoted(column)}"
             raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
                             f"{advice}") from None
+
+
+def advise_unquoted(column: str) -> str:
+    """Return how to read a table between whose tabs quotes are ordinary characters."""
+    program = shlex.quote(UNQUOTED_TSV % json.dumps(column))
+    return ("if quotes are ordinary characters in this file, python -c "
+            f"{program} > NEW.jsonl reads them as such")
+
+
+def has_whole_rows(fields: list[str]) -> bool:
+    """Return whether a field of a row, between quotes, has tabs where further rows would have them.
+
+    So a quote that begins a text and one that ends a later text would make one text of both.
+    """
+    for number, text in enumerate(fields):
+        further = text.split("\n")[1:]  # lines below the one on which the field begins
+        if not further or (number == 0 and len(further) == 1):  # too little to tell
+            continue
+        *whole, last = [line.count("\t") for line in further]
+        if last == number and set(whole) <= {len(fields) - 1}:
+            return True
+    return False
 
 
 def choose_delimiter(first: str, column: str, delimiters: str) -> str:

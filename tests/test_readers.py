@@ -380,6 +380,22 @@ def test_a_tsv_with_plain_quotes_is_read_as_advised(tmp_path):
     assert read(tmp_path / "NEW.jsonl") == ['"Yes," she said', '"so', 'caf\u00e9"']
 
 
+@pytest.mark.parametrize("rows", [
+    '1\t"I went home.\n0\tThen I slept."\n', '1\t"I went\n0\thome.\n1\tThen I slept."\n',
+    '1\t"I went home.\r\n0\tThen I slept."\r\n'])
+def test_a_quote_over_several_rows_of_a_tsv_is_refused(tmp_path, rows):
+    path = write(tmp_path / "a.tsv", "label\ttext\n" + rows)
+    with pytest.raises(UserError, match="that begins in line 2 has whole rows in it: if quotes"):
+        read(path)
+
+
+@pytest.mark.parametrize("rows, text", [
+    ('1\t"two\nlines"\n', "two\nlines"), ('1\t"a\ttab"\n', "a\ttab"),
+    ('1\t"if x:\n\t\treturn\n\ty"\n', "if x:\n\t\treturn\n\ty")])
+def test_a_quoted_text_of_a_tsv_may_have_lines_and_tabs(tmp_path, rows, text):
+    assert read(write(tmp_path / "a.tsv", "label\ttext\n" + rows)) == [text]
+
+
 def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
     with pytest.raises(UserError, match="inside a quoted text is written twice$"):
         read(write(tmp_path / "a.csv", 'id,text\n1,"a" b\n'))
