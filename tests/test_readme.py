@@ -114,6 +114,13 @@ def test_it_is_short():
     assert max(map(len, lines)) <= 180
 
 
+def test_the_model_is_as_short_as_it_says():
+    names = ("config", "position", "rope", "transformer")
+    sources = [(ROOT / "model" / f"{name}.py").read_text(encoding="utf-8") for name in names]
+    said = int(re.search(r"about (\d+) lines", README)[1])
+    assert abs(sum(len(source.splitlines()) for source in sources) - said) < 25
+
+
 def test_its_pictures_say_what_is_to_be_seen():
     images = re.findall(r"!\[(.*?)\]\((.*?)\)", README)
     assert images
