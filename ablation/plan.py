@@ -78,7 +78,7 @@ class Tier:
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
-# On one thread, all runs of an arm share what the first of them compiled; docs/benchmarks.md.
+# On one thread, all runs of an arm share what the first of them compiled.
 COMPILED = {"train": {"compile": True}}
 
 TIERS = {

@@ -138,7 +138,7 @@ def suitable_vocabulary(n_bytes: int) -> int:
     """Return how many pieces suit a training text of so many bytes.
 
     Fitted by hand to the bits per byte of small.yaml's model on 3 kB to 10 MB of English and Python
-    (docs/benchmarks.md): some 300 pieces for 3 kB, 700 for 30 kB, 1500 for 400 kB, 4100 for 10 MB.
+    (docs/speed.md): some 300 pieces for 3 kB, 700 for 30 kB, 1500 for 400 kB, 4100 for 10 MB.
     """
     suitable = int(33 * n_bytes**0.3)
     return max(SMALLEST_VOCABULARY, suitable // 64 * 64)

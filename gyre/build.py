@@ -46,7 +46,7 @@ from model.encodings import key_dim
 from model.transformer import Transformer
 
 # Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
-# byte, 110,000 (400 kB) at 1.4 (docs/benchmarks.md).
+# byte, 110,000 (400 kB) at 1.4 (docs/speed.md).
 LITTLE_TEXT = 50_000
 # The loss of fewer validation tokens is too uncertain to tell which weights are the best.
 FEW_VAL_TOKENS = 500

@@ -133,7 +133,7 @@ def keep_freed_memory() -> None:
 
     Commands call it before they compute. glibc returns every large block to the system when it is
     freed and maps it anew for the next step. The page faults are a good part of a step
-    (docs/benchmarks.md). Other systems have no such option.
+    (docs/speed.md). Other systems have no such option.
     """
     if sys.platform != "linux":
         return
@@ -302,7 +302,7 @@ def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
 
     `rate` is that of its products, in FLOP/s. Whole steps reach a share of it, which is smaller in
     narrow models. Measured were 0.3 to 0.5 at width 128, and 0.6 to 0.7 at 288; `share` is 0.40 and
-    0.54 there (docs/benchmarks.md).
+    0.54 there (docs/speed.md).
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)
@@ -336,7 +336,7 @@ def describe_load() -> str:
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
-# float32 (docs/benchmarks.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
+# float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
 # repaid 50 s of compiling; other dtypes were not measured there.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14},
                   "cuda": {torch.bfloat16: 2e16}}

@@ -191,7 +191,7 @@ def fit_steps(limit: int, train_tokens: int, step_tokens: int) -> int:
     """Return the steps of a training: so many epochs as suit the text, at most `limit` steps.
 
     More epochs would learn a short text by heart and get worse at any other. Fitted by hand to the
-    validation losses of small.yaml's model (docs/benchmarks.md): 10 epochs of 10,000 tokens, 7 of
+    validation losses of small.yaml's model (docs/speed.md): 10 epochs of 10,000 tokens, 7 of
     100,000, 5 of 600,000. A text of one character has no token for training, and is refused later.
     """
     epochs = 48 * max(1, train_tokens)**-0.17

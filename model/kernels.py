@@ -29,7 +29,7 @@ multiply_int8           int8_with_float_inputs   compiled decoding: up to 4 toke
 
 The plain forms are in model/transformer.py, model/rope.py, model/int8.py and gyre/step.py (the
 loss), marked `@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares
-values and gradients of each form with the plain one. docs/benchmarks.md has the gain of each.
+values and gradients of each form with the plain one. docs/speed.md has the gain of each.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
 """
