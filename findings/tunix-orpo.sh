@@ -16,7 +16,7 @@ python3 -m venv "$folder/env"
 "$folder/env/bin/pip" install --quiet --no-compile jax==0.10.2 flax==0.12.8 optax==0.2.8 \
     orbax-checkpoint==0.12.8 grain==0.2.18 qwix==0.1.8 google-metrax==0.2.4 sentencepiece==0.2.3 \
     perfetto==0.59.1 jaxtyping==0.3.11 huggingface_hub==2.4.0 pillow==13.0.0 pandas==3.1.1 \
-    tqdm numpy==2.4.6
+    tqdm==4.70.1 numpy==2.4.6
 "$folder/env/bin/pip" install --quiet --no-compile --no-deps google-tunix==0.1.7
 JAX_PLATFORMS=cpu "$folder/env/bin/python" - <<'PYTHON'
 import math
