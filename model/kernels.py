@@ -65,9 +65,12 @@ def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
+    product = choose_product(x, weight)
+    # Is x what `gate_of_few_tensors` returned?
     if trains_eagerly(x) and hasattr(x.grad_fn, "compute_again"):
-        return linear_of_few_tensors
-    return choose_product(x, weight)
+        multiply = F.linear if product is None else product
+        return functools.partial(linear_of_few_tensors, multiply)
+    return product
 
 
 def choose_product(x: Tensor, weight: Tensor) -> Form | None:
@@ -164,7 +167,9 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return attend_by_products
     if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
         return None
-    return attend_by_blocks if trains_eagerly(xq) else attend_by_products
+    if trains_eagerly(xq):
+        return attend_by_blocks
+    return attend_by_products
 
 
 FLASH_CAPABILITY = 8  # of the first cards that have flash attention
@@ -225,16 +230,20 @@ def choose_loss(logits: Tensor, y: Tensor) -> Form | None:
 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
-    if keeps_float_inputs(x, weight):
-        return int8_with_float_inputs
+    product = choose_product(x, weight)
+    if product is not None and keeps_float_inputs(x, weight, product):
+        return functools.partial(int8_with_float_inputs, product)
     return None if multiplies_int8() else int8_by_float_weights
 
 
-def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:
-    """Return whether compiled decoding multiplies this int8 weight with float32 inputs."""
+def keeps_float_inputs(x: Tensor, weight: Tensor, product: Form) -> bool:
+    """Return whether compiled decoding multiplies this int8 weight with float32 inputs.
+
+    `product` is the form of `linear` for these operands.
+    """
     if _packed is not None and _packed.holds(weight):  # as words
         return True
-    if choose_product(x, weight) is not linear_by_sums or x[..., 0].numel() > MAX_FLOAT_TOKENS:
+    if product is not linear_by_sums or x[..., 0].numel() > MAX_FLOAT_TOKENS:
         return False
     return has_avx512()
 
@@ -437,11 +446,14 @@ def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
     return torch.stack(sums).view(*x.shape[:-1], -1)
 
 
-def int8_with_float_inputs(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-    """`multiply_int8` without rounding x. It reads a byte for each weight."""
-    form = choose_product(x, weight)
-    assert form is not None  # see `choose_int8`
-    return form(x, weight) * scale
+def int8_with_float_inputs(
+    multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, scale: Tensor
+) -> Tensor:
+    """`multiply_int8` without rounding x. It reads a byte for each weight.
+
+    `multiply` is a form of `linear` that takes an int8 weight.
+    """
+    return multiply(x, weight) * scale
 
 
 CONVERTED = 2**18  # numbers of a weight that are converted at a time: 1 MiB, which a cache holds
@@ -593,10 +605,13 @@ library.register_autograd(
 )
 
 
-def linear_of_few_tensors(x: Tensor, weight: Tensor) -> Tensor:
+def linear_of_few_tensors(
+    multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor
+) -> Tensor:
     """`linear` of an x that `gate_of_few_tensors` returned.
 
-    It does not keep x for the gradient of the weight, but computes it again.
+    It does not keep x for the gradient of the weight, but computes it again. `multiply` computes
+    the product: F.linear, or a form of it.
     """
     node: Any = x.grad_fn
     address = x.data_ptr()
@@ -610,9 +625,8 @@ def linear_of_few_tensors(x: Tensor, weight: Tensor) -> Tensor:
         # The gradient of `gate` comes later, so the node still has its tensors.
         return node.compute_again(node).view(packed)
 
-    form = choose_product(x, weight)
     with saved_tensors_hooks(pack, unpack):
-        return F.linear(x, weight) if form is None else form(x, weight)
+        return multiply(x, weight)
 
 
 # --- attention ---
