@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from errors import say
 from gyre.graphed import can_graph, graph_batch
-from model import kernels
+from model import decoding_forms, kernels, packed_forms
 from model.generation import Batch, Step, evaluating, next_logits
 from model.transformer import KVCache, Transformer
 
@@ -92,7 +92,7 @@ def compile_step(
     def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
         """Return the package for these tokens and len(seen) keys, or None if there can be none; and
         the packed matrices that it takes."""
-        kind = (tokens.shape[1] > 1, len(seen) > kernels.LONGEST_SUM)
+        kind = (tokens.shape[1] > 1, len(seen) > decoding_forms.LONGEST_SUM)
         if kind not in packages:
             package = open_package(model, cache, (weights, tokens, seen))
             matrices: list[Tensor] = []
@@ -136,7 +136,7 @@ def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
     weight = model.tok_embeddings.weight
     if not kernels.packs_weights(weight.device, weight.dtype, rows):
         return []
-    groups = kernels.group_matrices(model)
+    groups = packed_forms.group_matrices(model)
     if not hasattr(model, "output"):
         groups.append(["tok_embeddings.weight"])  # tied
     return groups
@@ -149,7 +149,7 @@ def pack_groups(
     matrices = []
     for group in groups:
         parts = [tensors[name] for name in group]
-        matrices.append(kernels.pack_matrices(parts, rows))
+        matrices.append(packed_forms.pack_matrices(parts, rows))
     return matrices
 
 
@@ -232,7 +232,7 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     in_int8 = model.tok_embeddings.weight.dtype == torch.int8
     name = hashlib.sha256(repr((
-        model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
+        model.config, tensors, cache.keys[0].dtype, len(seen) > decoding_forms.LONGEST_SUM,
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
         in_int8 and kernels.multiplies_int8(),
@@ -280,11 +280,11 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     if prefills:
         token_sizes[1] = any_size
     caches = [cache_sizes for _ in cache.keys]
-    if not prefills and len(seen) <= kernels.LONGEST_SUM:
+    if not prefills and len(seen) <= decoding_forms.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
         # as many keys as the text's last step has. With a full cache, the package would be wrong
         # for all others.
-        seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, kernels.LONGEST_SUM))
+        seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM))
     position = dict(vars(model.position))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
@@ -377,5 +377,5 @@ class TracedStep(nn.Module):
         cache.values = values
         cache.length = 0 if self.prefills else seen.shape[0] - 1
         last = {"last_only": True}
-        with kernels.products_by_packed(kernels.PackedProducts(grouped, packed)):
+        with kernels.products_by_packed(packed_forms.PackedProducts(grouped, packed)):
             return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

@@ -4,7 +4,7 @@ Weights have a scale for each output channel, and embeddings for each token of t
 largest magnitude over 127. Inputs are int8 too, with one scale for each token. Their sums are
 exact, in int32, so a token's output does not depend on the other tokens in the product. Compiled
 decoding of a few tokens, and a CPU without fast int8 products, multiply the weights with inputs in
-float32 instead (model/kernels.py). Norms and attention stay in float32.
+float32 instead (model/kernels.py says when). Norms and attention stay in float32.
 """
 
 import torch

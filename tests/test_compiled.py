@@ -12,7 +12,7 @@ from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
-from model import kernels
+from model import decoding_forms, kernels, packed_forms
 from model.generation import Batch, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
@@ -56,7 +56,7 @@ def opened(monkeypatch):
         _, tokens, seen = inputs
         opened.append((*tokens.shape, len(seen)))
 
-    monkeypatch.setattr(kernels, "LONGEST_SUM", 10)
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 10)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     monkeypatch.setattr(compiled, "open_package", open_package)
     return opened
@@ -151,7 +151,7 @@ def test_nor_do_they_where_no_matrix_is_packed_for_either(monkeypatch):
 
 
 @pytest.mark.parametrize("changes", [
-    {"rows": 2}, {"rows": MANY}, {"tokens": 6}, {"keys": kernels.LONGEST_SUM + 1}], ids=str)
+    {"rows": 2}, {"rows": MANY}, {"tokens": 6}, {"keys": decoding_forms.LONGEST_SUM + 1}], ids=str)
 def test_other_sizes_have_a_package_of_their_own(changes):
     assert locate(**changes) != locate()
 
@@ -166,7 +166,7 @@ def test_another_dtype_has_a_package_of_its_own():
 
 
 @pytest.mark.parametrize("owner, key, value", [
-    (kernels, "LONGEST_SUM", 4), (kernels, "uses_onednn", lambda: True),
+    (decoding_forms, "LONGEST_SUM", 4), (kernels, "uses_onednn", lambda: True),
     (torch, "__version__", "2"), (torch, "get_num_threads", lambda: 99),
     (torch.cpu, "get_capabilities", dict),
     (compiled.Path, "read_bytes", lambda path: path.name.encode())],
@@ -179,7 +179,8 @@ def test_another_machine_or_code_has_a_package_of_its_own(owner, key, value, mon
 
 def test_a_package_depends_on_the_code_of_model_and_compiler():
     names = [path.name for path in compiled.list_sources(sharp_model(n_layers=1))]
-    assert {"compiled.py", "transformer.py", "kernels.py", "rope.py", "position.py"} <= {*names}
+    assert {"compiled.py", "transformer.py", "rope.py", "position.py"} <= {*names}
+    assert {"kernels.py", "decoding_forms.py", "packed_forms.py", "shared_forms.py"} <= {*names}
 
 
 def test_a_package_depends_on_the_file_of_its_encoding():
@@ -249,7 +250,7 @@ def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
 
 @pytest.mark.slow
 def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
-    monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 40)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sharp_model(n_layers=1)
     many = [5] * MANY
@@ -293,8 +294,8 @@ def words(monkeypatch):
 
 @pytest.mark.slow
 def test_in_int8_words_round_no_inputs(kept, words, monkeypatch):
-    multiply = Mock(side_effect=kernels.linear_by_words)
-    monkeypatch.setattr(kernels, "linear_by_words", multiply)
+    multiply = Mock(side_effect=packed_forms.linear_by_words)
+    monkeypatch.setattr(packed_forms, "linear_by_words", multiply)
     model, rounded = rounded_models()
     for rows in 1, 5:
         assert draw_texts(model, [1] * rows, True) == draw_texts(rounded, [1] * rows, False)

@@ -10,7 +10,7 @@ from builders import CPU, model_config, run_python
 
 from errors import UserError
 from gyre import compute, parallel
-from model import kernels
+from model import kernels, shared_forms
 from model.config import ModelConfig
 
 # --- the device -----------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def six_times(product):
 
 
 @pytest.mark.parametrize("module, slowed, faster", [
-    (kernels.F, "linear", True), (kernels, "onednn_product", False)])
+    (kernels.F, "linear", True), (shared_forms, "onednn_product", False)])
 def test_onednn_is_used_where_it_is_measured_to_be_faster(monkeypatch, module, slowed, faster):
     monkeypatch.setattr(module, slowed, six_times(getattr(module, slowed)))
     monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)  # not cached

@@ -114,6 +114,13 @@ def test_the_model_needs_nothing_but_torch_and_errors():
     assert used - set(sys.stdlib_module_names) == {"torch", "model", "errors"}
 
 
+def test_faster_forms_know_neither_each_other_nor_the_choice():
+    forms = [module for module in SOURCES if module.endswith("_forms")]
+    assert len(forms) == 4
+    for module in forms:
+        assert not set(map(room, all_imports()[module])) & set(ARROWS), module
+
+
 def test_one_module_reads_the_ranks():
     ranks = re.compile(r"""["'](LOCAL_)?(RANK|WORLD_SIZE)["']""")
     assert [name for name, source in SOURCES.items() if ranks.search(source)] == ["gyre.parallel"]

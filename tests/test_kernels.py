@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from builders import randn, random_model
 
 from gyre.step import summed_loss
-from model import kernels
+from model import decoding_forms, kernels, packed_forms, shared_forms, training_forms
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.transformer import attend, gate, linear, rms_norm
 
@@ -40,7 +40,7 @@ def assert_equals_plain(form, plain, *shapes):
     (2, 2), (128, 6), (129, 1),  # lengths around a block of 128 queries
     (300, 2), (519, 2)])  # several blocks, of which the last is not full
 def test_attention_by_products_is_attention(length, n_kv_heads):
-    assert_equals_plain(kernels.attend_by_products, plain_attend, (2, 6, length, 8),
+    assert_equals_plain(training_forms.attend_by_products, plain_attend, (2, 6, length, 8),
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
@@ -48,16 +48,16 @@ def test_attention_by_products_is_attention(length, n_kv_heads):
     (1, 2), (64, 6), (65, 1),  # lengths around the smallest block
     (300, 2), (511, 3)])  # two blocks, alike and one smaller
 def test_attention_by_blocks_is_attention(length, n_kv_heads):
-    assert_equals_plain(kernels.attend_by_blocks, plain_attend, (2, 6, length, 8),
+    assert_equals_plain(training_forms.attend_by_blocks, plain_attend, (2, 6, length, 8),
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
-@pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_one_query])
+@pytest.mark.parametrize("form", [decoding_forms.attend_by_sums, decoding_forms.attend_one_query])
 @pytest.mark.parametrize("length, n_kv_heads", [
     (9, 1), (31, 2),  # sums that are not cut into parts
     (32, 2), (55, 6)])  # 15 parts of 2 keys with 2 left over, and of 3 with 10
 def test_attention_of_one_query_is_attention(form, length, n_kv_heads, monkeypatch):
-    monkeypatch.setattr(kernels, "LONGEST_SUM", 31)
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 31)
     assert_equals_plain(form, plain_attend, (2, 6, 1, 8), (2, n_kv_heads, length, 8),
                         (2, n_kv_heads, length, 8))
 
@@ -72,11 +72,11 @@ def attend_by_definition(xq, xk, xv):
 
 
 @pytest.mark.parametrize("form, length", [
-    (plain_attend, 1), (plain_attend, 31), (kernels.attend_by_products, 129),
-    (kernels.attend_by_blocks, 129),
-    (kernels.attend_repeated_heads, 31), (kernels.attend_by_sums, 1),
-    (kernels.attend_one_query, 1),
-    (lambda q, k, v: kernels.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
+    (plain_attend, 1), (plain_attend, 31), (training_forms.attend_by_products, 129),
+    (training_forms.attend_by_blocks, 129),
+    (shared_forms.attend_repeated_heads, 31), (decoding_forms.attend_by_sums, 1),
+    (decoding_forms.attend_one_query, 1),
+    (lambda q, k, v: decoding_forms.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
 def test_values_may_be_narrower_than_keys(form, length):
     n_keys = 129 if length == 1 else length
     assert_equals_plain(form, attend_by_definition, (2, 6, length, 16), (2, 2, n_keys, 16),
@@ -93,7 +93,7 @@ def test_narrower_values_keep_the_fused_kernel():
     torch.testing.assert_close(found, attend_by_definition(xq, xk, xv))
 
 
-@pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_by_scores])
+@pytest.mark.parametrize("form", [decoding_forms.attend_by_sums, decoding_forms.attend_by_scores])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("heads", [1, 6])  # one mask for all heads, or one for each
 def test_attention_of_one_query_with_a_mask_is_attention(heads, n_kv_heads, form):
@@ -116,7 +116,7 @@ MASKS = {
 def test_attention_with_repeated_heads_is_attention(kind, n_kv_heads):
     mask = MASKS[kind]
     length = 5 if mask is None else 9
-    assert_equals_plain(lambda *qkv: kernels.attend_repeated_heads(*qkv, mask),
+    assert_equals_plain(lambda *qkv: shared_forms.attend_repeated_heads(*qkv, mask),
                         lambda *qkv: attend.__wrapped__(*qkv, mask),
                         (2, 6, 5, 8), (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
@@ -127,14 +127,15 @@ def test_a_bias_makes_attention_with_repeated_heads_float32():
               for heads, length in ((6, 5), (2, 9), (2, 9))]
     wide = [x.float() for x in narrow]
     with torch.autocast("cpu", torch.bfloat16):
-        found = gradients(lambda *qkv: kernels.attend_repeated_heads(*qkv, MASKS["bias"]), *narrow)
+        found = gradients(
+            lambda *qkv: shared_forms.attend_repeated_heads(*qkv, MASKS["bias"]), *narrow)
     expected = attend.__wrapped__(*wide, MASKS["bias"])
     assert torch.equal(found[0], expected.bfloat16())
 
 
 @pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
 def test_a_product_by_sums_is_a_product(shape):
-    assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))
+    assert_equals_plain(decoding_forms.linear_by_sums, F.linear, (*shape, 48), (31, 48))
 
 
 BYTES = torch.arange(-128, 128).to(torch.int8).view(4, 64)  # every int8 number
@@ -142,28 +143,29 @@ BYTES = torch.arange(-128, 128).to(torch.int8).view(4, 64)  # every int8 number
 
 def test_words_hold_every_int8_number():
     inputs = torch.eye(64)
-    assert torch.equal(kernels.linear_by_words(inputs, BYTES.view(torch.float32)), BYTES.float().T)
+    found = packed_forms.linear_by_words(inputs, BYTES.view(torch.float32))
+    assert torch.equal(found, BYTES.float().T)
 
 
 @pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
 def test_a_product_by_words_is_a_product(shape):
     x = randn(*shape, 64)
-    found = kernels.linear_by_words(x, BYTES.view(torch.float32))
+    found = packed_forms.linear_by_words(x, BYTES.view(torch.float32))
     torch.testing.assert_close(found, F.linear(x, BYTES.float()), rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("converted", [64, 192, 1000])  # 1, 3 and all 4 rows of the weight
 def test_a_product_by_float_weights_is_a_product(converted, monkeypatch):
-    monkeypatch.setattr(kernels, "CONVERTED", converted)
+    monkeypatch.setattr(packed_forms, "CONVERTED", converted)
     x = randn(2, 3, 64)
     scale = randn(4, seed=1)
-    found = kernels.int8_by_float_weights(x, BYTES, scale)
+    found = packed_forms.int8_by_float_weights(x, BYTES, scale)
     torch.testing.assert_close(found, F.linear(x, BYTES.float()) * scale, rtol=1e-5, atol=1e-3)
 
 
 def multiply_packed(x, *weights):
     """The products of x with each of the weights, which are packed as one matrix."""
-    packed = kernels.PackedProducts([weights], [kernels.pack_matrices(weights, len(x))])
+    packed = packed_forms.PackedProducts([weights], [packed_forms.pack_matrices(weights, len(x))])
     return [packed.multiply(x, weight) for weight in weights]
 
 
@@ -191,7 +193,7 @@ def test_packed_bfloat16_products_are_rounded_once():
 def test_packed_products_follow_their_input():
     """Of another x they are computed anew, though the matrix is the same."""
     weight = randn(31, 48, seed=1)
-    packed = kernels.PackedProducts([[weight]], [kernels.pack_matrices([weight], 9)])
+    packed = packed_forms.PackedProducts([[weight]], [packed_forms.pack_matrices([weight], 9)])
     first = packed.multiply(randn(9, 48), weight)
     second = packed.multiply(2 * randn(9, 48), weight)
     torch.testing.assert_close(second, 2 * first, rtol=1e-5, atol=2e-5)
@@ -199,7 +201,7 @@ def test_packed_products_follow_their_input():
 
 def test_matrices_that_read_the_same_are_joined():
     model = random_model(n_layers=1, tie_embeddings=False)
-    assert kernels.group_matrices(model) == [
+    assert packed_forms.group_matrices(model) == [
         ["layers.0.attention.wq.weight", "layers.0.attention.wk.weight",
          "layers.0.attention.wv.weight"],
         ["layers.0.attention.wo.weight"],
@@ -222,13 +224,13 @@ def test_a_norm_of_few_tensors_is_a_norm_bitwise():
     def beside(norm):
         return lambda x, weight: x + norm(x, weight, 1e-5)
 
-    assert_bitwise_plain(beside(kernels.rms_norm_of_few_tensors), beside(rms_norm.__wrapped__),
-                         randn(3, 7, 48), randn(48, seed=1))
+    assert_bitwise_plain(beside(training_forms.rms_norm_of_few_tensors),
+                         beside(rms_norm.__wrapped__), randn(3, 7, 48), randn(48, seed=1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_gate_of_few_tensors_is_a_gate_bitwise(dtype):
-    assert_bitwise_plain(kernels.gate_of_few_tensors, gate.__wrapped__,
+    assert_bitwise_plain(training_forms.gate_of_few_tensors, gate.__wrapped__,
                          randn(3, 7, 48).to(dtype), randn(3, 7, 48, seed=1).to(dtype))
 
 
@@ -247,22 +249,23 @@ def test_a_product_with_a_gate_is_that_product_bitwise(onednn):
 def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
     gated = gate(randn(3, 48).requires_grad_(), randn(3, 48))
     chosen = kernels.choose_linear(gated, randn(31, 48))
-    assert chosen.func is kernels.linear_of_few_tensors
+    assert chosen.func is training_forms.linear_of_few_tensors
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_loss_by_chunks_is_the_loss_bitwise(dtype, monkeypatch):
-    monkeypatch.setattr(kernels, "LOSS_CHUNK", 4 * 50)  # four tokens, and one in the last chunk
+    # Chunks of four tokens, and one token in the last.
+    monkeypatch.setattr(training_forms, "LOSS_CHUNK", 4 * 50)
     y = torch.arange(21).view(3, 7)
     y[1, 2:4] = -100
-    assert_bitwise_plain(lambda logits: kernels.loss_by_chunks(logits * 1, y),
+    assert_bitwise_plain(lambda logits: training_forms.loss_by_chunks(logits * 1, y),
                          lambda logits: summed_loss.__wrapped__(logits * 1, y),
                          randn(3, 7, 50).to(dtype))
 
 
 def test_a_chunk_of_a_large_vocabulary_is_one_token(monkeypatch):
-    monkeypatch.setattr(kernels, "LOSS_CHUNK", 4)
-    chunks = kernels.cut_into_chunks(torch.zeros(1, 3, 5), torch.zeros(1, 3))
+    monkeypatch.setattr(training_forms, "LOSS_CHUNK", 4)
+    chunks = training_forms.cut_into_chunks(torch.zeros(1, 3, 5), torch.zeros(1, 3))
     assert [len(y) for _, y in chunks] == [1, 1, 1]
 
 
@@ -275,7 +278,7 @@ def test_logits_that_are_not_contiguous_are_not_overwritten():
 def test_a_loss_by_chunks_has_one_backward_pass():
     """It overwrites the logits by their gradient."""
     logits = randn(3, 7, 50).requires_grad_() * 1
-    loss = kernels.loss_by_chunks(logits, torch.zeros(3, 7, dtype=torch.long))
+    loss = training_forms.loss_by_chunks(logits, torch.zeros(3, 7, dtype=torch.long))
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -283,14 +286,14 @@ def test_a_loss_by_chunks_has_one_backward_pass():
 
 @pytest.mark.parametrize("outputs", [31, 97])  # the weight's gradient is computed in two ways
 def test_a_product_by_onednn_is_a_product(outputs):
-    assert_equals_plain(kernels.onednn_product, F.linear, (3, 7, 48), (outputs, 48))
+    assert_equals_plain(shared_forms.onednn_product, F.linear, (3, 7, 48), (outputs, 48))
 
 
 def test_an_embedding_in_order_is_an_embedding():
     """Bitwise: both add in one order."""
     tokens = torch.arange(600).view(3, 200) % 7
     weight = randn(7, 48)
-    found = gradients(lambda w: kernels.embed_in_order(tokens, w), weight)
+    found = gradients(lambda w: training_forms.embed_in_order(tokens, w), weight)
     assert all(map(torch.equal, found, gradients(lambda w: F.embedding(tokens, w), weight)))
 
 
@@ -308,7 +311,7 @@ def test_a_rotation_in_reals_is_a_rotation():
     table = precompute_freqs_cis(8, 7)
 
     def in_reals(xq, xk):
-        return torch.cat(kernels.rotate_in_reals(xq, xk, torch.view_as_real(table)), dim=2)
+        return torch.cat(shared_forms.rotate_in_reals(xq, xk, torch.view_as_real(table)), dim=2)
 
     def plain(xq, xk):
         return torch.cat(apply_rotary_emb(xq, xk, table), dim=2)
@@ -318,7 +321,7 @@ def test_a_rotation_in_reals_is_a_rotation():
 
 def test_a_norm_by_cuda_is_a_norm():
     """Here by PyTorch's own plain form."""
-    assert_equals_plain(lambda x, weight: kernels.rms_norm_by_cuda(x, weight, 0.3),
+    assert_equals_plain(lambda x, weight: shared_forms.rms_norm_by_cuda(x, weight, 0.3),
                         lambda x, weight: rms_norm.__wrapped__(x, weight, 0.3), (3, 7, 48), (48,))
 
 
@@ -328,14 +331,15 @@ def test_a_norm_by_cuda_is_a_norm_on_cuda():
     expected = gradients(lambda x, weight: rms_norm.__wrapped__(x, weight, 0.3), *inputs)
 
     def by_cuda(x, weight):
-        return kernels.rms_norm_by_cuda(x.cuda(), weight.cuda(), 0.3).cpu()
+        return shared_forms.rms_norm_by_cuda(x.cuda(), weight.cuda(), 0.3).cpu()
 
     torch.testing.assert_close(gradients(by_cuda, *inputs), expected, rtol=1e-5, atol=4e-5)
 
 
 @pytest.mark.parametrize("form, limit", [
-    (kernels.attend_by_products, 0.005),
-    (kernels.attend_by_blocks, 0.006)])  # the gradient of a key is rounded once for each block
+    (training_forms.attend_by_products, 0.005),
+    # The gradient of a key is rounded once for each block.
+    (training_forms.attend_by_blocks, 0.006)])
 def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     """8 bits: rounding to nearest errs by up to 0.4 %. The fused kernel errs by 0.52 % here."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
@@ -355,8 +359,8 @@ def test_attention_by_blocks_takes_float32_beside_bfloat16(dtypes):
     xk = randn(2, 4, 16, 8, seed=1).to(dtypes[0])
     xv = randn(2, 4, 16, 8, seed=2).to(dtypes[1])
     with torch.autocast("cpu", torch.bfloat16):
-        expected = gradients(kernels.attend_by_blocks, xq, xk.bfloat16(), xv.bfloat16())
-        found = gradients(kernels.attend_by_blocks, xq, xk, xv)
+        expected = gradients(training_forms.attend_by_blocks, xq, xk.bfloat16(), xv.bfloat16())
+        found = gradients(training_forms.attend_by_blocks, xq, xk, xv)
     assert [x.dtype for x in found] == [torch.bfloat16, torch.bfloat16, *dtypes]
     for got, wanted in zip(found, expected, strict=True):
         assert torch.equal(got.float(), wanted.float())
@@ -365,8 +369,8 @@ def test_attention_by_blocks_takes_float32_beside_bfloat16(dtypes):
 def test_sums_in_bfloat16_are_rounded_once():
     x = randn(3, 48).bfloat16()
     weight = randn(31, 48, seed=1).bfloat16()
-    once = kernels.linear_by_sums(x.float(), weight.float()).bfloat16()
-    assert torch.equal(kernels.linear_by_sums(x, weight), once)
+    once = decoding_forms.linear_by_sums(x.float(), weight.float()).bfloat16()
+    assert torch.equal(decoding_forms.linear_by_sums(x, weight), once)
 
 
 # --- which form is chosen: the table at the top of kernels.py, a row at a time --------------------
@@ -407,7 +411,7 @@ def test_few_tokens_are_multiplied_plainly(onednn):
 
 
 def test_many_tokens_are_multiplied_by_onednn(onednn):
-    assert choose_product(16) is kernels.onednn_product
+    assert choose_product(16) is shared_forms.onednn_product
 
 
 def test_without_a_gain_onednn_is_not_used(without_onednn):
@@ -426,15 +430,16 @@ def test_under_autocast_products_are_plain(onednn, compiling, tokens):
 
 def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
     with torch.no_grad():
-        assert choose_product(8) is kernels.linear_by_sums
+        assert choose_product(8) is decoding_forms.linear_by_sums
 
 
 def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
     weight = randn(31, 48)
-    packed = kernels.PackedProducts([[weight]], [kernels.pack_matrices([weight], 8)])
+    packed = packed_forms.PackedProducts([[weight]], [packed_forms.pack_matrices([weight], 8)])
     with torch.no_grad(), kernels.products_by_packed(packed):
         assert kernels.choose_linear(randn(8, 1, 48), weight) == packed.multiply
-        assert kernels.choose_linear(randn(8, 1, 48), randn(31, 48)) is kernels.linear_by_sums
+        another = kernels.choose_linear(randn(8, 1, 48), randn(31, 48))
+        assert another is decoding_forms.linear_by_sums
 
 
 @pytest.mark.parametrize("capability, dtype, rows, expected", [
@@ -461,7 +466,7 @@ def choose_int8(tokens, weight=BYTES):
     return getattr(chosen, "func", chosen)  # without the product that it is given
 
 
-@pytest.mark.parametrize("tokens, form", [(4, kernels.int8_with_float_inputs), (5, None)])
+@pytest.mark.parametrize("tokens, form", [(4, packed_forms.int8_with_float_inputs), (5, None)])
 def test_with_avx512_few_tokens_keep_float_inputs(tokens, form, compiling, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
@@ -475,10 +480,10 @@ def test_with_avx2_int8_weights_that_are_no_words_are_not_summed(compiling, monk
 
 
 def test_words_are_multiplied_with_float_inputs(compiling):
-    packed = kernels.PackedProducts([[BYTES]], [kernels.pack_matrices([BYTES], 8)])
+    packed = packed_forms.PackedProducts([[BYTES]], [packed_forms.pack_matrices([BYTES], 8)])
     with kernels.products_by_packed(packed):
-        assert choose_int8(8) is kernels.int8_with_float_inputs
-        assert choose_int8(8, BYTES.clone()) is not kernels.int8_with_float_inputs
+        assert choose_int8(8) is packed_forms.int8_with_float_inputs
+        assert choose_int8(8, BYTES.clone()) is not packed_forms.int8_with_float_inputs
 
 
 def test_eager_int8_products_have_int8_inputs(monkeypatch):
@@ -488,7 +493,7 @@ def test_eager_int8_products_have_int8_inputs(monkeypatch):
 
 def test_without_fast_int8_products_weights_are_converted(monkeypatch):
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: False)
-    assert choose_int8(1) is kernels.int8_by_float_weights
+    assert choose_int8(1) is packed_forms.int8_by_float_weights
 
 
 def test_int8_products_are_slow_without_onednn():
@@ -515,14 +520,14 @@ def test_compiled_training_multiplies_few_tokens_plainly(compiling):
 
 
 def test_training_in_bfloat16_attends_to_short_rows_by_blocks():
-    assert choose_attention(512) is kernels.attend_by_blocks
+    assert choose_attention(512) is training_forms.attend_by_blocks
     assert choose_attention(513) is None
 
 
 def test_compiled_training_attends_to_long_rows_by_products(compiling):
     """Compiled, they need no more memory."""
-    assert choose_attention(512) is kernels.attend_by_products
-    assert choose_attention(513) is kernels.attend_by_products
+    assert choose_attention(512) is training_forms.attend_by_products
+    assert choose_attention(513) is training_forms.attend_by_products
 
 
 def test_training_in_float32_attends_plainly():
@@ -552,11 +557,11 @@ def on_cuda(monkeypatch):
     (torch.float32, None), (torch.float32, MASKS["bias"]), (torch.bfloat16, MASKS["bias"]),
     (torch.bfloat16, MASKS["visible keys"])])
 def test_on_cuda_grouped_heads_are_repeated_for_a_fused_kernel(on_cuda, dtype, mask):
-    assert on_cuda(dtype, 2, mask) is kernels.attend_repeated_heads
+    assert on_cuda(dtype, 2, mask) is shared_forms.attend_repeated_heads
 
 
 def test_on_an_old_card_grouped_heads_are_repeated_in_float16(on_cuda):
-    assert on_cuda(torch.float16, 2, None, major=7) is kernels.attend_repeated_heads
+    assert on_cuda(torch.float16, 2, None, major=7) is shared_forms.attend_repeated_heads
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -575,16 +580,16 @@ def test_prefill_attends_plainly():
 
 
 def test_one_query_attends_as_a_group_of_heads():
-    assert choose_attention(1) is kernels.attend_one_query
+    assert choose_attention(1) is decoding_forms.attend_one_query
 
 
 def test_compiled_generation_attends_to_one_query_by_sums(compiling):
     with torch.no_grad():
-        assert choose_attention(1) is kernels.attend_by_sums
+        assert choose_attention(1) is decoding_forms.attend_by_sums
 
 
 def test_compiled_training_attends_to_one_query_as_a_group(compiling):
-    assert choose_attention(1) is kernels.attend_one_query
+    assert choose_attention(1) is decoding_forms.attend_one_query
 
 
 def choose_norm(device, dtype):
@@ -594,9 +599,9 @@ def choose_norm(device, dtype):
 
 
 def test_on_cuda_a_norm_is_one_kernel_in_training_and_generation():
-    assert choose_norm("cuda", torch.float32) is kernels.rms_norm_by_cuda
+    assert choose_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
     with torch.no_grad():
-        assert choose_norm("cuda", torch.float32) is kernels.rms_norm_by_cuda
+        assert choose_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
 
 
 def test_on_cuda_a_norm_of_two_dtypes_is_plain():
@@ -609,14 +614,14 @@ def test_on_a_cpu_a_norm_is_plain():
 
 def test_eager_training_keeps_few_tensors_of_a_norm():
     x = randn(3, 48).requires_grad_()
-    assert kernels.choose_norm(x, randn(48), 1e-5) is kernels.rms_norm_of_few_tensors
+    assert kernels.choose_norm(x, randn(48), 1e-5) is training_forms.rms_norm_of_few_tensors
     with torch.no_grad():
         assert kernels.choose_norm(x, randn(48), 1e-5) is None
 
 
 def test_eager_training_keeps_few_tensors_of_a_gate():
     x = randn(3, 48).requires_grad_()
-    assert kernels.choose_gate(x, x) is kernels.gate_of_few_tensors
+    assert kernels.choose_gate(x, x) is training_forms.gate_of_few_tensors
     with torch.no_grad():
         assert kernels.choose_gate(x, x) is None
 
@@ -630,7 +635,7 @@ def test_compiled_training_leaves_what_is_kept_to_the_compiler(compiling):
 
 def test_eager_training_computes_the_loss_by_chunks():
     logits = randn(1, 3, 48).requires_grad_() * 1
-    assert kernels.choose_loss(logits, logits) is kernels.loss_by_chunks
+    assert kernels.choose_loss(logits, logits) is training_forms.loss_by_chunks
 
 
 def test_logits_that_nothing_computed_are_not_overwritten():
@@ -642,15 +647,15 @@ def test_a_functional_gradient_of_attention_is_that_of_pytorch():
     x = randn(1, 2, 7, 8).bfloat16()
     found = torch.func.grad(lambda x: attend(x, x, x, None).sum())(x)
     leaf = x.clone().requires_grad_()
-    kernels.attend_by_products(leaf, leaf, leaf).sum().backward()
+    training_forms.attend_by_products(leaf, leaf, leaf).sum().backward()
     assert torch.equal(found, leaf.grad)
 
 
 @pytest.mark.parametrize("form", [
-    lambda x: kernels.attend_by_blocks(x, x, x),
-    lambda x: kernels.rms_norm_of_few_tensors(x, torch.ones(8), 1e-5),
-    lambda x: kernels.gate_of_few_tensors(x, x),
-    lambda x: kernels.loss_by_chunks(x[0] * 1, torch.zeros(2, 7, dtype=torch.int64))])
+    lambda x: training_forms.attend_by_blocks(x, x, x),
+    lambda x: training_forms.rms_norm_of_few_tensors(x, torch.ones(8), 1e-5),
+    lambda x: training_forms.gate_of_few_tensors(x, x),
+    lambda x: training_forms.loss_by_chunks(x[0] * 1, torch.zeros(2, 7, dtype=torch.int64))])
 def test_a_written_out_gradient_refuses_a_second_derivative(form):
     """Even of a sum, whose own gradient is a constant."""
     x = randn(1, 2, 7, 8).requires_grad_()
@@ -670,7 +675,8 @@ def test_a_compiled_norm_is_plain(compiling):
 
 
 def test_compiled_training_embeds_in_order(compiling):
-    assert kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48)) is kernels.embed_in_order
+    form = kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48))
+    assert form is training_forms.embed_in_order
 
 
 def test_compiled_generation_embeds_plainly(compiling):
@@ -683,7 +689,7 @@ def test_eager_training_embeds_plainly():
 
 
 def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):
-    monkeypatch.setattr(kernels, "onednn_product", lambda x, weight: "oneDNN")
+    monkeypatch.setattr(shared_forms, "onednn_product", lambda x, weight: "oneDNN")
     assert linear(randn(16, 48), randn(31, 48)) == "oneDNN"
 
 

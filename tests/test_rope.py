@@ -11,7 +11,6 @@ from torch import Tensor
 from errors import UserError
 from files import read_json
 from model.config import RopeScaling, ScalingType
-from model.kernels import rotate_in_reals
 from model.position import RoPE
 from model.rope import (
     apply_rotary_emb,
@@ -20,6 +19,7 @@ from model.rope import (
     scaled_frequencies,
     yarn_ramp,
 )
+from model.shared_forms import rotate_in_reals
 
 # --- the worked example: 240 numbers, printed with four digits ---
 

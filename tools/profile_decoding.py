@@ -30,7 +30,7 @@ from torch.profiler import ProfilerActivity, profile
 from gyre import compiled
 from gyre.compute import keep_freed_memory
 from gyre.options import make_config, read_yaml
-from model import kernels
+from model import kernels, packed_forms
 from model.config import ModelConfig
 from model.generation import Batch
 from model.sampling import Sampling
@@ -177,8 +177,8 @@ def measure_alone(product: Product, layers: int, rows: int, dtype: torch.dtype) 
     x = torch.randn(rows, product.inputs).to(dtype)
     call: Callable[[Tensor, Tensor], Tensor] = linear
     if kernels.packs_weights(x.device, dtype, rows):
-        packed = [kernels.pack_matrices([weight], rows) for weight in weights]
-        by_packed = kernels.PackedProducts([[weight] for weight in weights], packed)
+        packed = [packed_forms.pack_matrices([weight], rows) for weight in weights]
+        by_packed = packed_forms.PackedProducts([[weight] for weight in weights], packed)
         call = by_packed.multiply
 
     def multiply() -> None:

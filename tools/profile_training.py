@@ -26,7 +26,7 @@ from gyre.compute import Compute, keep_freed_memory
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import make_config, read_yaml
 from gyre.step import summed_loss
-from model import kernels
+from model import kernels, shared_forms
 from model.transformer import Transformer
 
 STEPS = 2
@@ -51,7 +51,7 @@ def main() -> None:
         step()
         print_step(step, dtype)
     square = torch.randn(2048, 2048).to(dtype)
-    multiply = kernels.onednn_product if dtype == torch.float32 else torch.mm
+    multiply = shared_forms.onednn_product if dtype == torch.float32 else torch.mm
     (seconds,) = kernels.shortest_times([lambda: multiply(square, square)], time.perf_counter, 4)
     print(f"{2 * 2048**3 / seconds / 1e9:.0f} GFLOP/s of a large product by oneDNN")
 
@@ -161,7 +161,7 @@ def measure_alone(name: str, shapes: list[list[int]], dtype: torch.dtype) -> flo
     right = torch.randn(shapes[1]).to(dtype)
     call = torch.matmul
     if "mkldnn" in name:
-        call = kernels.onednn_product
+        call = shared_forms.onednn_product
     elif "linear" in name:
         call = torch.nn.functional.linear
     with torch.no_grad():

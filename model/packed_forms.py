@@ -1,0 +1,151 @@
+"""Faster forms for generation on a CPU with packed or int8 weights, and how weights are packed.
+
+A packed weight is a copy in the layout that oneDNN reads fastest. For an int8 weight there is no
+copy: it is viewed as words of four bytes. model/kernels.py says when each form is used.
+
+B batch, I inputs, O outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# Parts of a module that read the same input. Their matrices are packed as one, because a call of
+# oneDNN's takes some 15 us before it multiplies.
+JOINED = (("wq", "wk", "wv"), ("w1", "w3"))
+
+
+def group_matrices(model: nn.Module) -> list[list[str]]:
+    """Return the names of the matrices that a model multiplies with, those to be joined together.
+    """
+    groups: dict[str, list[str]] = {}
+    # A tied matrix has the first of its names.
+    names = {id(x): name for name, x in [*model.named_parameters(), *model.named_buffers()]}
+    for path, module in model.named_modules():
+        parent, _, part = path.rpartition(".")
+        if isinstance(module, nn.Linear):
+            first = part
+            for parts in JOINED:
+                if part in parts:
+                    first = parts[0]
+            groups.setdefault(f"{parent}.{first}", []).append(f"{path}.weight")
+        elif part != "tok_embeddings" and can_read_words(module):
+            groups[path] = [names[id(module.weight)]]
+    return list(groups.values())
+
+
+def pack_matrices(parts: Sequence[Tensor], rows: int) -> Tensor:
+    """Return matrices (O, I) of one width, joined, in the layout that oneDNN reads fastest.
+
+    It is opaque: only oneDNN's operators read it. `rows` is the number of tokens in a product.
+    Matrices in int8 are not copied: see `linear_by_words`.
+    """
+    if parts[0].dtype == torch.int8:
+        return parts[0].view(torch.float32)
+    return torch.ops.mkldnn._reorder_linear_weight(torch.cat(list(parts)), rows)
+
+
+class PackedProducts:
+    """Products with matrices that were packed, for the weights that they were made of.
+
+    A product with one of the joined weights is a part of the product with all of them. That is
+    computed once, if the products with the others follow at once and have the same x.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Tensor]], packed: Sequence[Tensor]):
+        self.places: dict[int, tuple[Tensor, int, int]] = {}
+        """By the id of a weight: what it is packed in, and the first and last of its rows there."""
+        self.held = groups  # an id is not used again as long as its weight is held
+        for parts, matrix in zip(groups, packed, strict=True):
+            start = 0
+            for part in parts:
+                self.places[id(part)] = (matrix, start, start + len(part))
+                start += len(part)
+        self.x: Tensor | None = None
+        self.matrix: Tensor | None = None
+        self.product: Any = None
+
+    def holds(self, weight: Tensor) -> bool:
+        """Return whether a weight is packed."""
+        return id(weight) in self.places
+
+    def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
+        """`linear`, (..., I) -> (..., O), with what a weight (O, I) is packed in."""
+        matrix, start, stop = self.places[id(weight)]
+        if weight.dtype == torch.int8:
+            return linear_by_words(x, matrix)
+        if x is not self.x or matrix is not self.matrix:
+            self.product = torch.ops.mkldnn._linear_pointwise(x, matrix, None, "none", [], "")
+            self.x = x
+            self.matrix = matrix
+        return self.product[..., start:stop]
+
+
+# --- int8 ---
+
+BYTES = 4  # of a word
+
+
+def can_read_words(module: nn.Module) -> bool:
+    """Return whether a module has an int8 weight with which `linear_by_words` can multiply."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dtype != torch.int8:
+        return False
+    return weight.shape[1] % BYTES == 0
+
+
+def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
+    """`linear` as sums of products, in float32, with int8 weights (O, I).
+
+    Each of `words` (O, I/4) holds four weights. The compiler fuses the sums with the operations
+    around them into one loop, which reads every word once.
+
+    The compiler's AVX2 code loads eight int8 numbers by way of an array on the stack, which takes
+    ten times as long as multiplying them (findings/inductor-int8-loads.sh). Float32 numbers are
+    loaded at once. So `words` are the int8 weights, viewed as float32. In a register their bits
+    become integers, and shifts cut the bytes out.
+    """
+    tokens = x.reshape(-1, words.shape[1], BYTES).float()
+    # (B, 4, I/4): the inputs of the first bytes of all words, of the second ones, and so on.
+    inputs = tokens.transpose(1, 2).contiguous()
+    if torch.compiler.is_compiling():
+        from torch._inductor.inductor_prims import force_stride_order
+
+        # Stores them. Otherwise the compiler converts them to float32 again for every word.
+        inputs = force_stride_order(inputs, inputs.stride())
+    integers = words.view(torch.int32)
+    weights = []
+    for byte in range(BYTES):
+        highest = integers << 8 * (BYTES - 1 - byte)  # little-endian: byte 0 is the lowest
+        weights.append((highest >> 8 * (BYTES - 1)).float())  # the shift keeps the sign
+    sums = []
+    for token in inputs:
+        first, second, third, fourth = (part * weight
+                                        for part, weight in zip(token, weights, strict=True))
+        sums.append(((first + second) + (third + fourth)).sum(-1))
+    return torch.stack(sums).view(*x.shape[:-1], -1)
+
+
+def int8_with_float_inputs(
+    multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, scale: Tensor
+) -> Tensor:
+    """`multiply_int8` without rounding x. It reads a byte for each weight.
+
+    `multiply` is a form of `linear` that takes an int8 weight.
+    """
+    return multiply(x, weight) * scale
+
+
+CONVERTED = 2**18  # numbers of a weight that are converted at a time: 1 MiB, which a cache holds
+
+
+def int8_by_float_weights(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    """`multiply_int8` without rounding x, by float32 products with parts of the weight."""
+    if torch.compiler.is_compiling():
+        return F.linear(x, weight.float()) * scale
+    rows = max(1, CONVERTED // weight.shape[1])
+    parts = [F.linear(x, part.float()) for part in weight.split(rows)]
+    return torch.cat(parts, -1) * scale
