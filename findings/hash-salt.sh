@@ -10,7 +10,7 @@
 #     that of another seed. The lowest bits of a combined hash depend on the lowest bits of each
 #     part and on nothing else (multiply and xor). So it is with pandas' hash of two columns. With 5
 #     or 7 folds there is no such effect, and none in polars.
-# For gyre: it splits by position. In SQL, hash a text of both, hash(id || '-' || seed).
+# For gyre: it splits by SHA-256 of the text. In SQL, hash a text of both, hash(id || '-' || seed).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
