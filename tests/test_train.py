@@ -123,6 +123,14 @@ def test_a_higher_validation_loss_does_not_become_best(workdir, monkeypatch):
     assert RunDir.open(path).checkpoints.saved_step("best") == 5
 
 
+def test_an_equal_validation_loss_does_not_become_best(workdir, monkeypatch):
+    """It is 5.0 after steps 5, 10 and 12."""
+    monkeypatch.setattr(train, "token_losses",
+                        lambda *args: [(torch.tensor([5.0]), torch.tensor([5]))])
+    path = train_tiny(workdir, "equal")
+    assert RunDir.open(path).checkpoints.saved_step("best") == 5
+
+
 def test_a_run_knows_its_command(straight):
     command = RunDir.open(straight).record["command"]
     assert command.startswith("python train.py ")
