@@ -137,6 +137,13 @@ def test_the_factors_of_llama_3_1_are_recognised(tmp_path):
     assert imported_model(file).rope_scaling == scaling
 
 
+def test_a_context_beside_factors_may_be_shorter_than_the_scaling(tmp_path):
+    """The file states one length, which is that after scaling. The scaling reaches to 64."""
+    _, file = make_gguf(tmp_path, head_dim=32, rope_scaling=RopeScaling("llama3", 4.0, 16),
+                        max_positions=48)
+    assert imported_model(file).max_positions == 48
+
+
 def test_factors_of_one_are_no_scaling(tmp_path):
     _, file = make_gguf(tmp_path)
     edit_gguf(file, {}, {"rope_freqs.weight": (np.ones(4, np.float32), "F32")})
