@@ -217,6 +217,13 @@ def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
     assert "loss" in evaluate.list_runs(opened[:1]).splitlines()[0]
 
 
+def test_a_run_without_a_loss_does_not_take_those_of_others_away(runs, new_run):
+    opened = [RunDir.open(runs / "rope"), new_run("a")]  # which has another tokenizer
+    head, rope, *_ = evaluate.list_runs(opened).splitlines()
+    assert " loss " in head
+    assert f" {min(read_metric(runs / 'rope', 'val/loss').values()):.4f} " in rope
+
+
 def test_bits_per_byte_of_an_older_version_are_marked(new_run):
     run = new_run("a")
     run.checkpoints.save("best", lambda folder: None, {"step": 1})
