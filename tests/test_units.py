@@ -124,6 +124,15 @@ def test_more_components_than_classes_give_the_same_ids(tokenizer, monkeypatch):
     assert encode_units(tokenizer, [MIXED]) == tokenizer.encode_batch([MIXED])
 
 
+def test_components_past_the_last_class_share_it():
+    proto = ModelProto.FromString(learned_tokenizer())
+    for first in range(0x4E00, 0x4E00 + 600, 2):  # 300 pairs, each a component
+        proto.pieces.add(piece=chr(first) + chr(first + 1), score=-1e6)
+    classes = classify_characters(proto.SerializeToString())[0x4E00 : 0x4E00 + 600]
+    assert (classes[::2] == classes[1::2]).all()
+    assert set(classes[-80:].tolist()) == {255}
+
+
 # Which texts are cut into units
 
 
