@@ -8,7 +8,9 @@ from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORD
 import ablate
 from ablation import runner
 from ablation.options import resolve, to_words
+from ablation.plan import Steps
 from errors import UserError
+from gyre.options import make_config
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,7 +33,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
     (["--arm", "b=optim.warmup_steps=99"], "of cooldown after 99 of warm-up"),
-    (["--tokens", "25k", "--optim.warmup_steps", "8"], "a run of 9 steps has 2 of cooldown"),
+    (["--tokens", "25k", "--optim.warmup_steps", "7"], "a run of 9 steps has 2 of cooldown"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "error: jobs must be at least 1"),
     (["--beside", "nowhere"], "nowhere is not a study: it has no plan.json"),
@@ -57,6 +59,12 @@ def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, ext
     *_, error = error_lines(capsys, ablate.main, *argv)
     assert words in error
     assert not (workdir / "runs" / "bad").exists()
+
+
+def test_a_run_needs_one_step_between_warm_up_and_cooldown():
+    """Of 9 steps the last 2 are of cooldown."""
+    config = make_config({"optim.schedule": "wsd", "optim.warmup_steps": 6})
+    runner.check_cooldown(config, Steps(horizons=[9], tuning=0))
 
 
 @pytest.mark.parametrize("argv, options", [
