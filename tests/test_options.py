@@ -265,6 +265,10 @@ def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     assert "\n" not in str(caught.value)
 
 
+def test_the_checkpoint_of_the_last_step_can_be_kept():
+    assert parse_config("--train.steps=300", "--train.keep=[5, 300]").train.keep == [5, 300]
+
+
 @pytest.fixture
 def mixed():
     """A parser with options of its own, and those of the configuration."""
