@@ -524,7 +524,7 @@ def test_the_readme_says_what_to_choose(committed):
     last = abs(english.paired("rope_sin_qk", english.horizons[-1]).mean)
     assert (f"is {lead:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
             "seeds);") in readme
-    assert f"in English (four seeds) {text:.2f} and {last:.2f}." in readme
+    assert f"in English (six seeds) {text:.2f} and {last:.2f}." in readme
     alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"loss is {alibi:.2f} lower than at the training length, and that of RoPE {rope:.2f} "
