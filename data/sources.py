@@ -430,23 +430,27 @@ def match_files(pattern: str) -> list[str]:
         matches = sorted(glob.glob(pattern, recursive=True))
     paths = [path for path in matches if not os.path.isdir(path)]
     if not paths:
-        address = re.match("https?://", pattern)
-        hint = f": did you mean --data.url {shlex.quote(pattern)}?" if address else ""
-        parts = [part.strip() for part in pattern.split(",")]
-        if len(parts) > 1 and all(os.path.exists(part) for part in parts):
-            several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
-            hint = f": did you mean {several}?"
-        if not hint:
-            hint = suggest_file(pattern)
-            if re.fullmatch(r"[\w-]+/[\w-]+", pattern) and not os.path.exists(Path(pattern).parent):
-                hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
-        raise UserError(f"--data.files {pattern} matches no file{hint}")
+        raise UserError(f"--data.files {pattern} matches no file{suggest_source(pattern)}")
     for path in paths:
         if not os.path.exists(path):
             raise UserError(f"--data.files {pattern} names {path}, a link to a file that is not "
                             "there: remove it, or name the files without it")
         check_kind(path)
     return paths
+
+
+def suggest_source(pattern: str) -> str:
+    """Return what may be meant by a name of --data.files that leads to no file."""
+    if re.match("https?://", pattern):
+        return f": did you mean --data.url {shlex.quote(pattern)}?"
+    parts = [part.strip() for part in pattern.split(",")]
+    if len(parts) > 1 and all(map(os.path.exists, parts)):
+        several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
+        return f": did you mean {several}?"
+    hint = suggest_file(pattern)
+    if re.fullmatch(r"[\w-]+/[\w-]+", pattern) and not os.path.exists(Path(pattern).parent):
+        hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
+    return hint
 
 
 def suggest_file(pattern: str) -> str:
@@ -797,9 +801,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             yield [text]
         else:
             without_text += 1
-            # A table of Excel or pandas may have a column without a name.
-            other_columns |= {name or "''" for name, value in row.items()
-                              if value is not None and value != ""}
+            other_columns |= columns_in_use(row)
         if n_rows == ROWS_TRIED == without_text:
             check_types(column, types, other_types)
     if types and column not in types:
@@ -810,6 +812,14 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     notes.rows_without_text += without_text
     notes.other_columns |= other_columns - {column}
     notes.other_types |= other_types
+
+
+def columns_in_use(row: dict[str, Any]) -> set[str]:
+    """Return the names of the columns in which a row has a value other than "".
+
+    A table of Excel or pandas may have a column without a name.
+    """
+    return {name or "''" for name, value in row.items() if value not in (None, "")}
 
 
 def check_types(column: str, types: dict[str, str], other_types: dict[str, None]) -> None:
