@@ -12,7 +12,7 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
+UNCERTAIN = " †"
+LEVEL = 0.05  # a smaller p-value belongs to a 95 % interval that excludes 0
 MIRRORED = ("tokens", "loss", "se", "shift")  # fields of End that wandb gets
 
 
@@ -146,6 +148,20 @@ def count_missing(study: Study) -> int:
     return sum(name not in settled for name in names)
 
 
+def describe_correction(study: Study) -> str:
+    """Return what report.md says of the number of differences; "" where there is but one, or none
+    that excludes 0."""
+    p_values = study.p_values()
+    n = len(p_values)
+    if n < 2 or min(p_values.values()) >= LEVEL:
+        return ""
+    if find_uncertain(study):
+        return (f";{UNCERTAIN}: it excludes 0, but no longer if it is corrected for the {n} "
+                "differences of this table (Holm)")
+    return (f"; those that exclude 0 still do if they are corrected for the {n} differences of "
+            "this table (Holm)")
+
+
 def describe_seeds(study: Study) -> dict[str, str]:
     """Return what report.md says of the number of seeds: intervals need two."""
     most_seeds = max(len(study.runs(arm)) for arm in study.plan.arms)
@@ -153,7 +169,8 @@ def describe_seeds(study: Study) -> dict[str, str]:
         return {
             "one_seed": "",
             "with_intervals": ", with 95 % intervals",
-            "difference": "paired t over seeds, 95 % interval, each for itself",
+            "difference": "paired t over seeds, 95 % interval, each for itself"
+                          + describe_correction(study),
             "seeds_say": "An interval over seeds says nothing of other models and texts.",
         }
     return {
@@ -172,21 +189,31 @@ def headline(study: Study) -> str:
     """Return what a reader wants first: each arm's difference from the baseline after the first and
     the last length."""
     lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
+    uncertain = find_uncertain(study)
     rows = []
     seeds = "one seed"
     for arm in study.others:
-        results = [study.paired(arm, tokens) for tokens in lengths]
-        last = results[-1]
+        last = study.paired(arm, lengths[-1])
         if last is None:
             continue
         name = f"{arm} − {study.baseline}"
         if last.n < len(study.plan.seeds):
             name = f"{name}, {last.n} of {len(study.plan.seeds)} seeds"
-        rows.append([name, *map(difference, results)])
+        cells = [difference(study.paired(arm, tokens), uncertain=(arm, tokens) in uncertain)
+                 for tokens in lengths]
+        rows.append([name, *cells])
         if last.interval is not None:
             seeds = "95 % interval over paired seeds"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
     return table(header, rows)
+
+
+def find_uncertain(study: Study) -> set[tuple[str, int]]:
+    """Return the (arm, tokens) whose difference from the baseline excludes 0 alone, but no longer
+    if it is corrected for the number of differences in the study."""
+    p_values = study.p_values()
+    corrected = dict(zip(p_values, stats.holm([*p_values.values()]), strict=True))
+    return {key for key, p in p_values.items() if p < LEVEL <= corrected[key]}
 
 
 def arms_table(study: Study) -> str:
@@ -194,18 +221,19 @@ def arms_table(study: Study) -> str:
     header = ["arm", "learning rate", "n"]
     for tokens in study.horizons:
         header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
-    return table([*header, "used"], [arm_row(study, arm) for arm in study.plan.arms])
+    uncertain = find_uncertain(study)
+    return table([*header, "used"], [arm_row(study, arm, uncertain) for arm in study.plan.arms])
 
 
-def arm_row(study: Study, arm: str) -> list[str]:
-    """Return the row of an arm in `arms_table`."""
+def arm_row(study: Study, arm: str, uncertain: Set[tuple[str, int]]) -> list[str]:
+    """Return the row of an arm in `arms_table`; `uncertain` is from `find_uncertain`."""
     runs = study.runs(arm).values()
     rates = {f"{run.lr:g}" for run in runs}
     row = [arm + origin(study, arm), ", ".join(rates), str(len(runs))]
     for tokens in study.horizons:
         losses = study.losses(arm, tokens).values()
         paired = None if arm == study.baseline else study.paired(arm, tokens)
-        row += [with_sd(losses), difference(paired, len(losses))]
+        row += [with_sd(losses), difference(paired, len(losses), (arm, tokens) in uncertain)]
     last_points = [max(curve) for curve in study.curves(arm, "loss").values()]  # in tokens
     row.append(span(study.tokens_until_used(arm).values(), min(last_points, default=0)))
     return row
@@ -298,13 +326,16 @@ def number(value: float, form: str = "+.3f") -> str:
     return format(value, form).replace("-", "−")
 
 
-def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
-    """`seeds`: the number of seeds of the arm, shown if fewer could be paired."""
+def difference(result: stats.Paired | None, seeds: int | None = None,
+               uncertain: bool = False) -> str:
+    """`seeds`: the number of seeds of the arm, shown if fewer could be paired. `uncertain`: the
+    interval gets a mark."""
     if result is None:
         return UNDEFINED
     bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
+    mark = UNCERTAIN if uncertain else ""
     pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
-    return f"{number(result.mean)}{bounds}{pairs}"
+    return f"{number(result.mean)}{bounds}{mark}{pairs}"
 
 
 def with_sd(values: Collection[float]) -> str:

@@ -120,6 +120,17 @@ class Study:
         has both."""
         return stats.paired(self.losses(arm, tokens), self.losses(self.baseline, tokens))
 
+    def p_values(self) -> dict[tuple[str, int], float]:
+        """By arm and tokens, the p-value of each difference that `paired` gives with an
+        interval."""
+        p_values = {}
+        for arm in self.others:
+            for tokens in self.horizons:
+                result = self.paired(arm, tokens)
+                if result is not None and result.p is not None:
+                    p_values[arm, tokens] = result.p
+        return p_values
+
     def text_error(self, arm: str, tokens: int) -> float:
         """Standard error, over stretches of the validation text, of the mean difference from the
         baseline: what another text of this kind would change."""

@@ -131,6 +131,40 @@ def test_the_command_writes_the_report_of_a_folder(pair, capsys, monkeypatch):
     assert capsys.readouterr().out == f"{pair / 'RESULTS.md'}\n"
 
 
+def with_differences(path, *by_length: tuple[float, float]) -> str:
+    """The report of `pair`, whose differences at each length are given for its two seeds."""
+    for seed in (0, 1):
+        ends = read_sealed(path / "results" / f"sin-s{seed}.json", "")["horizons"]
+        change(path, f"sin-s{seed}", horizons=[end | {"loss": 3.0} for end in ends])
+        change(path, f"rope-s{seed}", horizons=[
+            end | {"loss": 3.0 - differences[seed]}
+            for end, differences in zip(ends, by_length, strict=True)])
+    return compose(Study.load(path))
+
+
+def test_a_difference_that_holds_alone_only_is_marked(pair):
+    """0.20 and 0.22: t is 21, p 0.03 and three times that more than 0.05. Their mean is 0.21, and
+    12.706 standard errors 0.127."""
+    page = with_differences(pair, (0.20, 0.22), (1.0, -1.0), (1.0, -1.0))
+    assert table(page, "arm", "learning rate")["sin"][1:4:2] == ["2", "–"]
+    row = table(page, "arm", "learning rate")["rope"]
+    assert row[3] == "−0.210 [−0.337, −0.083] †"
+    assert "†: it excludes 0, but no longer if it is corrected for the 3 differences" in page
+    (headline,) = table(page, "nats per token, 95 % interval over paired seeds").values()
+    assert headline[0] == "−0.210 [−0.337, −0.083] †"
+
+
+def test_differences_that_hold_together_are_said_to(pair):
+    page = with_differences(pair, (0.200, 0.201), (0.200, 0.201), (0.200, 0.201))
+    assert "; those that exclude 0 still do if they are corrected for the 3 differences" in page
+    assert "†" not in page
+
+
+def test_differences_that_include_0_need_no_correction(pair):
+    page = with_differences(pair, (1.0, -1.0), (1.0, -1.0), (1.0, -1.0))
+    assert "each for itself. Used:" in page
+
+
 @pytest.mark.parametrize("values, words", [
     ([2.0], "2.000"), ([1.0, 2.0], "1.500 ± 0.707"), ([], "–")])
 def test_a_spread_needs_two_values(values, words):
@@ -577,6 +611,12 @@ def test_results_md_says_what_holds_for_eighty_comparisons(committed):
     assert [round(widening) for widening in widenings] == [3, 9]
 
 
+def test_two_differences_of_the_committed_reports_hold_alone_only(committed):
+    uncertain = [key for study in committed.values() for key in report.find_uncertain(study)]
+    assert len(uncertain) == 2
+    assert "of all reports, two intervals then no longer exclude 0" in words("docs/results.md")
+
+
 def test_results_md_has_about_eighty_intervals():
     intervals = re.findall(r" \[[+-]\d\.\d+, [+-]\d\.\d+\]", words("docs/results.md"))
     assert len(intervals) == pytest.approx(80, abs=8)
@@ -656,6 +696,18 @@ def test_the_committed_report_shows_the_figures_in_its_folder(name):
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
+
+
+def test_the_typical_spread_is_that_of_the_committed_studies(committed):
+    spreads = []
+    for study in committed.values():
+        for arm, tokens in study.p_values():
+            differences = study.losses(arm, tokens)
+            base = study.losses(study.baseline, tokens)
+            spreads.append(statistics.stdev(differences[seed] - base[seed]
+                                            for seed in differences.keys() & base))
+    tenths = statistics.quantiles(spreads, n=10)
+    assert [tenths[0], tenths[4], tenths[8]] == pytest.approx(stats.TYPICAL_SD, rel=0.15)
 
 
 @pytest.mark.parametrize("name", COMMITTED)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ablation.stats import Paired, paired, tokens_to_target
+from ablation.stats import Paired, detectable, holm, paired, tokens_to_target
 
 
 @pytest.mark.parametrize("n, t", [(2, 12.7062047), (6, 2.5705818)])
@@ -15,6 +15,45 @@ def test_an_interval_is_that_of_students_t(n, t):
     values = t + (values - values.mean()) * n**0.5 / values.std(ddof=1)
     result = paired(dict(enumerate(values + 2)), dict.fromkeys(range(n), 2.0))
     assert (result.mean, *result.interval) == pytest.approx((t, 0, 2 * t), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("n, t", [(2, 12.7062047), (6, 2.5705818), (6, -2.5705818)])
+def test_a_p_value_is_that_of_students_t(n, t):
+    """Of the same table, two-sided."""
+    values = np.random.default_rng(0).standard_normal(n)
+    values = t + (values - values.mean()) * n**0.5 / values.std(ddof=1)
+    assert paired(dict(enumerate(values)), dict.fromkeys(range(n), 0.0)).p == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("difference, p", [(0.0, 1.0), (-0.5, 0.0)])
+def test_a_difference_without_spread_is_certain(difference, p):
+    assert paired({0: difference, 1: difference}, {0: 0.0, 1: 0.0}).p == p
+
+
+@pytest.mark.parametrize("p_values, corrected", [
+    ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 2 * 0.03 is more than 1 * 0.04
+    ([0.9, 0.5], [1.0, 1.0]),
+    ([0.03], [0.03]),
+    ([], []),
+])
+def test_p_values_are_corrected_as_by_holm(p_values, corrected):
+    assert holm(p_values) == pytest.approx(corrected)
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_four_of_five_studies_show_the_detectable_difference(n):
+    """Twenty thousand made-up studies, whose differences have a standard deviation of 1."""
+    generator = np.random.default_rng(1)
+    values = detectable(n) + generator.standard_normal((20_000, n))
+    shown = 0
+    for study in values:
+        low, high = paired(dict(enumerate(study)), dict.fromkeys(range(n), 0.0)).interval
+        shown += not low < 0 < high
+    assert shown / 20_000 == pytest.approx(0.8, abs=0.01)
+
+
+def test_one_seed_shows_no_difference():
+    assert detectable(1) == math.inf
 
 
 def test_only_seeds_that_both_have_are_paired():
