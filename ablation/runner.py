@@ -19,6 +19,7 @@ import torch
 from tqdm import tqdm
 
 from ablation import plan as planning
+from ablation import stats
 from ablation.jobs import (
     CalibrationJob,
     Job,
@@ -273,6 +274,7 @@ def print_plan(command: Command, plan: Plan) -> None:
     lengths = ", ".join(name_length(plan, steps) for steps in plan.steps.horizons)
     say(f"runs    seeds {plan.seeds} of each arm, for {lengths} tokens; differences are to "
         f"{plan.baseline}")
+    say(f"power   {describe_power(len(plan.seeds))}")
     device = command.config.train.device
     # A card that is named may be one of a scheduler's machines.
     if device in ("auto", "cpu") and resolve_device(device).type == "cpu":
@@ -281,6 +283,17 @@ def print_plan(command: Command, plan: Plan) -> None:
             estimate = format_estimate(seconds)
             say(f"time    {estimate} of training, besides starting and measuring, if this machine "
                 f"does it all{describe_load()}")
+
+
+def describe_power(n: int) -> str:
+    """Return how small a difference a study with `n` seeds shows."""
+    if n < 2:
+        return "one seed shows no difference, because it has no interval"
+    low, median, high = stats.TYPICAL_SD
+    difference = stats.detectable(n) * median
+    return (f"a difference of {difference:.3f} nats shows in four of five such studies, if its "
+            f"standard deviation over seeds is that of most in studies/: {median}, or {low} to "
+            f"{high}")
 
 
 def estimate_training(command: Command, plan: Plan) -> float:

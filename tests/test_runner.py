@@ -439,6 +439,14 @@ def test_ngrams_are_counted_on_the_text_for_training(workdir, monkeypatch):
     assert vocab_size == 300
 
 
+@pytest.mark.parametrize("seeds, words", [
+    (1, "one seed shows no difference"),
+    (6, "a difference of 0.019 nats shows in four of five such studies"),
+])
+def test_a_plan_says_how_small_a_difference_shows(seeds, words):
+    assert runner.describe_power(seeds).startswith(words)
+
+
 def test_a_dry_run_says_how_long_the_study_trains(workdir, capsys, monkeypatch):
     """Two arms of one seed: 20 steps of the longest run, 2 of the cooldown of the shorter one, and
     9 of tuning. At a second a token, 15,872 tokens take 4.4 hours."""
