@@ -6,7 +6,6 @@ killed is resumed. So if a worker is lost, another one takes its job.
 
 import gc
 import shlex
-import shutil
 import signal
 import traceback
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import msgspec
 from ablation.options import to_words
 from ablation.record import measure_runs
 from errors import UserError, report_errors
-from files import locked
+from files import locked, remove
 from gyre.fit import make_draft
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
@@ -129,7 +128,7 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def find_end(folder: Path, steps: int) -> bool | None:
+def find_end_or_remove(folder: Path, steps: int) -> bool | None:
     """Return how a run of so many steps ended, as `train_run` does, or None if it has not.
 
     What was stopped before its first checkpoint is removed. Raises UserError if the run was trained
@@ -146,8 +145,16 @@ def find_end(folder: Path, steps: int) -> bool | None:
     if has_diverged(folder):
         return False  # it would diverge again
     if not step:
-        shutil.rmtree(folder)
+        remove_run(folder)
     return None
+
+
+def remove_run(folder: Path) -> None:
+    """Remove a run. If this is interrupted, what is left has a name that nothing looks for."""
+    hidden = folder.with_name(f".{folder.name}-removed")
+    remove(hidden)
+    folder.rename(hidden)
+    remove(hidden)
 
 
 def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
@@ -160,7 +167,7 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
     # itself in `run_training`, so release it here once the folder has been looked at.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
-        ended = find_end(folder, training.steps)
+        ended = find_end_or_remove(folder, training.steps)
     if ended is not None:
         return ended
     try:

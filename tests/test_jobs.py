@@ -104,6 +104,27 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     assert called == []
 
 
+def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypatch):
+    """A run without a checkpoint is removed and trained anew."""
+    live = new_run("live").path
+    training = Training(run=str(live), steps=3, options=LIVE)
+
+    def remove_a_part(path):
+        if path.exists():
+            (path / "run.json").unlink()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "remove", remove_a_part)
+        with pytest.raises(KeyboardInterrupt):
+            train_run(called, training, StopSignal())
+    assert train_run(called, training, StopSignal())
+    assert len(called) == 1
+    new_run("live")  # and it may be removed a second time
+    assert train_run(called, training, StopSignal())
+    assert [*live.parent.iterdir()] == []
+
+
 @pytest.mark.slow
 def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
