@@ -171,14 +171,14 @@ def all_options(expected):
 
 
 @pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
-def test_no_option_of_sampling_is_without_effect_there(name, expected, all_options):
+def test_every_option_of_sampling_changes_that_text(name, expected, all_options):
     other = dataclasses.replace(SAMPLING, **{name: getattr(Sampling(), name)})
     assert expected("x", other, **CHOICES) != all_options
 
 
 @pytest.mark.parametrize("changes", [
     {"checkpoint": "best"}, {"scaling": None}, {"seed": 8}, {"dtype": "float32"}], ids=str)
-def test_no_other_option_is_without_effect_there(changes, expected, all_options):
+def test_every_other_option_changes_that_text(changes, expected, all_options):
     assert expected("x", SAMPLING, **CHOICES | changes) != all_options
 
 
@@ -449,10 +449,10 @@ def test_the_notice_of_compiling_comes_before_the_text(call, expected, tokenizer
     monkeypatch.setattr(sys, "stdout", terminal)
     call("--prompt", PROMPT, "--max-new-tokens", "9", "--compile")
     text = tokenizer.decode(expected(max_new_tokens=9))
-    notice, note, *shown = terminal.getvalue().split("\n", 3)[1:]
+    _, notice, note, shown = terminal.getvalue().split("\n", 3)
     assert notice.startswith("compiling decoding, once, which takes up to some minutes; kept as ")
     assert note == "note: decoding is eager, because compiling it failed: broken"
-    assert shown[0].startswith(f"{PROMPT}{text}\nprefill: ")
+    assert shown.startswith(f"{PROMPT}{text}\nprefill: ")
 
 
 @pytest.fixture
@@ -508,8 +508,9 @@ def test_the_default_length_is_what_the_longest_prompt_leaves(call, tokenizer):
 
 
 def test_the_longest_text_need_not_have_the_longest_prompt(call, tokenizer, monkeypatch):
-    """That row ends at once, and the other one has 29 tokens."""
+    """The row with the longest prompt ends at once, and the other one has 29 tokens."""
     drawn = torch.tensor([tokenizer.eos_id, 5])
+    # Reading the prompts draws for the last row alone, whose prompt ends first.
     monkeypatch.setattr("model.generation.sample", lambda logits, *_: drawn[-len(logits) :])
     assert len(tokenizer.encode(PROMPT)) + 28 > 32
     words = ("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "28")
@@ -576,11 +577,12 @@ def test_no_token_is_drawn_after_a_stop_string(call, draw_instead):
     assert "ended" not in err  # not by itself
 
 
-@pytest.mark.parametrize("words", ["--prompt x --prompt y --num-samples 3", "--interactive"])
-def test_auto_measures_for_all_rows(words, call, monkeypatch):
-    """bfloat16 is made the faster type for 6 rows and for a line of stdin, and for no others."""
+@pytest.mark.parametrize("words, n_rows", [
+    ("--prompt x --prompt y --num-samples 3", 6), ("--interactive", 1)])
+def test_auto_measures_for_all_rows(words, n_rows, call, monkeypatch):
+    """bfloat16 is made the faster type for that number of rows, and for no other."""
     def rates(device, model, rows, *, training):
-        return [5, 6 if rows in (6, 1) else 0]
+        return [5, 6 if rows == n_rows else 0]
 
     monkeypatch.setattr("gyre.load.matmul_rates", rates)
     assert "bfloat16, eager" in call(*words.split(), "--max-new-tokens=3", "--dtype=auto").err
