@@ -67,7 +67,8 @@ def main(argv: list[str] | None = None) -> None:
     """
     with report_errors():
         options = parse(argv)
-        trained, options.chat_template = load_trained(options)
+        trained, chat = load_trained(options)
+        options.chat_format = chat  # where `start_rows` looks for it
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -408,7 +409,7 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.chat_template)
+    ids = encode_prompts(trained, prompts, options.chat_format)
     rows = []
     for prompt in prompts:
         shown = "" if options.chat else prompt
@@ -435,7 +436,8 @@ def write_texts(
     make_decoding_step = compile_batch if options.compile else graph_batch
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
-    times = [time.perf_counter()]  # of the start, of every token, and of the end
+    # Of the start, of every token, and of the rest of each row, which `stream` yields at the end.
+    times = [time.perf_counter()]
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):

@@ -149,7 +149,8 @@ def take_steps(
     # Whether the last result says that a rank was asked to stop. All ranks have the same result.
     was_stopping = False
     while True:
-        taken = progress.step + 1  # steps, once the pending one is counted
+        # Steps, once the pending one is counted; also the number of the next, as the first is 0.
+        taken = progress.step + 1
         following = None
         # No step is started once it is known that a rank was asked to stop. The pending one was
         # started before.

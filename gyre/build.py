@@ -260,7 +260,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
             # The second records the first gradient of a batch, and the third those added to it.
             train_step(setup, 0)
             train_step(setup, 0)
-        # The learning rate is defined for these steps only. After the last, begin again at step 0.
+        # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
         n_steps = start.config.train.steps
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         taken = 0
@@ -314,7 +314,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
-    model, module = parallelism.wrap(config.model, compute.compiled)
+    model, module = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
     # Muon multiplies gradients that the scaler has unscaled. They are too small for float16.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype

@@ -160,11 +160,9 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# The most FLOPs of one measured call, so that a slow processor is measured in a fraction of a
-# second: of a product and its gradients with 16 tokens or more, and of a product in int8 with one
-# token or more.
-MEASURED_FLOPS = 3e9
-MEASURED_INT8_FLOPS = 1e8
+# The most FLOPs of one measured call, so that slow processors need a fraction of a second too.
+MEASURED_FLOPS = 3e9  # of a product and its gradients; 16 tokens are taken all the same
+MEASURED_INT8_FLOPS = 1e8  # of a product in int8; one token is taken all the same
 
 
 def matmul_rates(

@@ -183,7 +183,7 @@ class Replicated:
     pads_micro_batches = False
     """Whether all ranks need equally many forward passes, because they gather weights together."""
 
-    def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
+    def build_model(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Return the model on its device, and the module that training calls.
 
         Its matrices have no values yet: what is computed here with them is thrown away.

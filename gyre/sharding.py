@@ -39,7 +39,7 @@ class Sharded(Replicated):
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
                                                   self.mesh.get_group(name))
 
-    def wrap(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
+    def build_model(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Shard each block, and then the rest of the model, before any weight takes memory.
 
         There is no precision policy: it would round ALiBi's bias and RoPE's table to bfloat16.

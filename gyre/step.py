@@ -248,8 +248,8 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     with setup.compute.autocast():
         logits = setup.module(x, dropout_keys=keys)
     loss = setup.loss(logits, y)
-    # The loss keeps what its gradient needs. In its plain form that is not the logits, so their
-    # memory is free before the backward pass needs as much again.
+    # The plain `summed_loss` keeps log-probabilities for its gradient, and not the logits. Their
+    # memory is then free before the backward pass needs as much again.
     del logits
     # Divided by the tokens of the whole batch, so that every token weighs the same; times the
     # number of processes, because DDP and FSDP average over them.

@@ -87,7 +87,8 @@ def scaled_frequencies(
     slowed = frequencies / scaling.factor
     if scaling.type == "linear":
         return slowed
-    if scaling.type == "yarn":  # two orders, because each ramp rises the other way
+    # YaRN's ramp is 1 where a pair is slowed, and llama3's where it is not.
+    if scaling.type == "yarn":
         return torch.lerp(frequencies, slowed, yarn_ramp(scaling, head_dim, theta))
     if scaling.type == "llama3":
         return torch.lerp(slowed, frequencies, llama3_ramp(scaling, frequencies))

@@ -279,10 +279,11 @@ class Transformer(nn.Module):
         """Yield the name and the initial values of every matrix, on the CPU.
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
-        addressed by (seed, name). So a matrix that two models of one seed have in the same shape
-        differs by a factor at most, the ratio of its stds. Matrices that write into the residual
-        stream are divided by sqrt(2 n_layers), so that its variance does not grow with depth. In
-        `drawn_as` an encoding can give a matrix the stream of another one, and a factor on its std.
+        addressed by (seed, name). So two models of one seed have the same values in a matrix of the
+        same name and shape, up to a factor: the ratio of its stds. Matrices that write into the
+        residual stream are divided by sqrt(2 n_layers), so that its variance does not grow with
+        depth. In `drawn_as` an encoding can give a matrix the stream of another one, and a factor
+        on its std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2:

@@ -547,7 +547,7 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
     })
     world = World(0, 1, DEVICE)
     parallelism = Replicated(world)
-    model, module = parallelism.wrap(config.model, compiled)
+    model, module = parallelism.build_model(config.model, compiled)
     copy_weights(model, model.draw_matrices(1))
     data = TokenDataset(file, dtype="uint16", vocab_size=vocab_size, seq_len=LENGTH,
                         batch_size=rows, seed=1)

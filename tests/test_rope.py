@@ -80,6 +80,7 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
     (RopeScaling("dynamic", 7.2, 192), "dyn_ntk_hf factor=4 l=512"),
     (RopeScaling("dynamic", 4, 1024), "default"),
     (RopeScaling("yarn", 4, 128), "yarn_code"), (RopeScaling("llama3", 4, 128), "llama3 f4"),
+    # The same ramp: twice the length, and twice the turns as its limits.
     (RopeScaling("llama3", 4, 256, low_freq_factor=2.0, high_freq_factor=8.0), "llama3 f4")])
 def test_scaled_frequencies_are_the_published_ones(scaling, key):
     """In a text of 512 tokens."""
@@ -104,7 +105,7 @@ def test_frequencies_of_llama_3_1_are_the_published_ones():
 
 
 def test_yarns_ramp_starts_and_ends_at_whole_pairs():
-    """d = 16 and L = 128 above begin at the clamp; Llama 2's sizes begin inside, at 20.94 -> 20."""
+    """Of Llama 2's sizes. It starts at 20.94, rounded down."""
     ramp = yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000).tolist()
     assert ramp[:21] == [0] * 21
     assert ramp[20:46] == pytest.approx([pair / 26 for pair in range(26)])

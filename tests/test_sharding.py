@@ -127,7 +127,7 @@ def share_other_weights() -> None:
     world = World.from_env("cpu")
     world.connect()
     parallelism = Replicated(world)
-    model, _ = parallelism.wrap(model_config(), compiled=False)
+    model, _ = parallelism.build_model(model_config(), compiled=False)
     copy_weights(model, model.draw_matrices(seed=world.rank))
     parallelism.share_weights(model)
     sums = world.collect([parameter.sum().item() for parameter in model.parameters()])
@@ -233,7 +233,7 @@ def one_shard(whole: Setup) -> Iterator[Setup]:
     """The same training, with the model sharded by FSDP in one process."""
     with group_of_one():
         sharding = Sharded(whole.world, 1)
-        model, module = sharding.wrap(whole.config.model, compiled=False)
+        model, module = sharding.build_model(whole.config.model, compiled=False)
         copy_weights(model, model.draw_matrices(whole.config.seed))
         yield replace(whole, parallelism=sharding, model=model, module=module,
                       optimizers=Optimizers(model, whole.config.optim, torch.float32))
@@ -272,7 +272,7 @@ def test_a_shard_computes_its_blocks_again(workdir):
 def test_gradients_are_averaged_with_the_last_micro_batch_only(last):
     parallelism = Replicated(World(0, 2, CPU))
     with group_of_one():
-        _, module = parallelism.wrap(model_config(), compiled=False)
+        _, module = parallelism.build_model(model_config(), compiled=False)
         with parallelism.averaging(module, last):
             assert module.require_backward_grad_sync is last
 
@@ -280,7 +280,7 @@ def test_gradients_are_averaged_with_the_last_micro_batch_only(last):
 def test_a_replicated_model_is_left_in_training_mode():
     """Else several processes would train without dropout."""
     with group_of_one():
-        model, module = Replicated(World(0, 2, CPU)).wrap(model_config(), compiled=False)
+        model, module = Replicated(World(0, 2, CPU)).build_model(model_config(), compiled=False)
     assert (model.training, module.training) == (True, True)
 
 

@@ -142,6 +142,7 @@ def test_each_row_has_its_own_dropout_at_every_step_and_seed(workdir):
 
 
 def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
+    """As if each of three ranks had the whole batch. The sum is divided by the tokens of one."""
     alone = train_step(build_setup(workdir), 0)
     monkeypatch.setattr(World, "sum_tensor", lambda self, values: 3 * values)
     assert train_step(build_setup(workdir), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
@@ -175,7 +176,7 @@ def batches_of_rank(setup, rank, pads):
 @pytest.mark.parametrize("pads, passes", [
     (False, [1, 2, 2, 2]),
     (True, [2, 2, 2, 2])])  # of a sharded model: ranks gather weights together
-def test_ranks_take_as_many_passes_as_they_need(workdir, pads, passes):
+def test_all_ranks_of_a_sharded_model_take_equally_many_passes(workdir, pads, passes):
     """27 rows are 6 + 7 + 7 + 7, in micro-batches of 6."""
     setup = build_setup(workdir, "--train.micro_batch_size", "6")
     assert [len(batches_of_rank(setup, rank, pads)) for rank in range(4)] == passes
