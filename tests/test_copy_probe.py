@@ -1,0 +1,106 @@
+"""What the probe calls copying is measured where nothing else helps."""
+
+import json
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from builders import train_tiny
+
+from tools import copy_probe
+from tools.copy_probe import main, make_windows, probe
+
+STREAM = torch.arange(1000, 2000)  # every token once
+VOCABULARY = 2000
+
+
+def test_the_end_of_a_window_is_a_copy():
+    windows = make_windows(STREAM, 16, 4)
+    assert torch.equal(windows[:, 12:], windows[:, 8:12])
+    assert not torch.equal(windows[:, 8:12], windows[:, 4:8])
+
+
+def test_windows_are_the_same_for_every_run():
+    assert torch.equal(make_windows(STREAM, 16, 4), make_windows(STREAM, 16, 4))
+
+
+def test_tokens_of_a_window_are_those_of_the_text_in_random_order():
+    windows = make_windows(STREAM, 16, 4)
+    assert windows.min() >= 1000
+    assert len(windows[:, 0].unique()) > 200  # of 256 windows
+    assert not (windows[:, 1:8] - windows[:, :7] == 1).all(-1).any()
+
+
+class Scorer(SimpleNamespace):
+    """Predicts what `model` does, which gets a window and returns the next tokens, -1 for none."""
+
+    stream = STREAM
+    compute = SimpleNamespace(device="cpu", active=nullcontext)
+
+    def trained(self, windows):
+        logits = torch.zeros(*windows.shape, VOCABULARY)
+        for row, window in enumerate(windows.tolist()):
+            for place, token in enumerate(self.model(window)):
+                if token >= 0:
+                    logits[row, place, token] = 100.0
+        return logits
+
+
+@pytest.fixture
+def probed(monkeypatch):
+    """What the probe says of a model with T = 16, by n."""
+    monkeypatch.setattr(copy_probe, "N_WINDOWS", 8)
+
+    def call(model):
+        config = SimpleNamespace(data=SimpleNamespace(seq_len=16))
+        scorer = Scorer(model=model)
+        monkeypatch.setattr(copy_probe.measure, "open_scorer", lambda *_: (config, None, scorer))
+        return probe(None)
+
+    return call
+
+
+def copy(window):
+    """What followed the last earlier occurrence of each token."""
+    followers = {}
+    predicted = []
+    for place, token in enumerate(window):
+        predicted.append(followers.get(token, -1))
+        if place + 1 < len(window):
+            followers[token] = window[place + 1]
+    return predicted
+
+
+def test_a_model_that_copies_pays_for_the_first_tokens_only(probed):
+    results = probed(copy)
+    assert list(results) == ["2", "4", "8"]
+    for losses in results.values():
+        assert losses["second"] == pytest.approx(0, abs=1e-6)
+        assert losses["first"] == pytest.approx(math.log(VOCABULARY), rel=1e-5)
+        assert losses["gain"] == losses["first"] - losses["second"]
+
+
+def test_a_model_that_never_copies_gains_nothing(probed):
+    for losses in probed(lambda window: [-1] * len(window)).values():
+        assert losses["gain"] == 0
+
+
+def test_a_model_that_knows_the_first_tokens_only_gains_less_than_nothing(probed):
+    """Tokens 9 to 11 of 16 are the first copy of n = 4, without its first one, the token 8."""
+    def model(window):
+        predicted = [-1] * 16
+        predicted[8:11] = window[9:12]
+        return predicted
+
+    losses = probed(model)["4"]
+    assert losses["first"] == pytest.approx(0, abs=1e-6)
+    assert losses["second"] == pytest.approx(math.log(VOCABULARY), rel=1e-5)
+
+
+def test_it_prints_the_losses_of_a_run(workdir, capsys):
+    main([str(train_tiny(workdir, "probed", "--train.steps=3"))])
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(line) == ["run", "2", "5", "10"]  # of T = 20
+    assert line["5"]["first"] > 0
