@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> None:
             else:
                 ids, rows = start_rows(trained, options.prompt, options)
                 _, speed, _ = write_texts(trained, ids, rows, options, options.seed)
-        speed.say()
+        speed.print_rates()
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Speed:
         self.decoded_tokens += other.decoded_tokens
         self.decoding_seconds += other.decoding_seconds
 
-    def say(self) -> None:
+    def print_rates(self) -> None:
         """Print both parts on stderr, as far as there was one."""
         for part, tokens, seconds in (
             ("prefill", self.prefill_tokens, self.prefill_seconds),
@@ -436,8 +436,8 @@ def write_texts(
     make_decoding_step = compile_batch if options.compile else graph_batch
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
-    # Of the start, of every token, and of the rest of each row, which `stream` yields at the end.
-    times = [time.perf_counter()]
+    started = time.perf_counter()
+    times = []  # of every token, and of the rest of each row, which `stream` yields at the end
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -462,8 +462,8 @@ def write_texts(
             drawn_by_prefill += 1
     decoded = batch.n_drawn - drawn_by_prefill
     speed = Speed(
-        prefill_tokens=shortest * len(ids), prefill_seconds=times[1] - times[0],
-        decoded_tokens=decoded, decoding_seconds=times[-1] - times[1],
+        prefill_tokens=shortest * len(ids), prefill_seconds=times[0] - started,
+        decoded_tokens=decoded, decoding_seconds=times[-1] - times[0],
     )
     return batch.new_tokens(), speed, step
 
@@ -484,12 +484,13 @@ def for_stdout(text: str) -> str:
 def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:
     """Note on stderr how many texts the model ended, other than by what --stop asks for."""
     asked_for = {rows[0].tokenizer.special_id(stop) for stop in options.stop}
-    drawn = batch.tokens.tolist()
+    tokens_of_rows = batch.tokens.tolist()  # with the prompts
     ended = 0
     for i, (row, tokens) in enumerate(zip(rows, batch.new_tokens(), strict=True)):
         if len(tokens) == batch.max_new_tokens or row.stopped:
             continue
-        ending_token = drawn[i][batch.lengths[i]]  # the length of a text does not count it
+        # It stands behind the text, whose length does not count it.
+        ending_token = tokens_of_rows[i][batch.lengths[i]]
         if ending_token not in asked_for:
             ended += 1
     if ended:

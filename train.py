@@ -149,7 +149,7 @@ def take_steps(
     # Whether the last result says that a rank was asked to stop. All ranks have the same result.
     was_stopping = False
     while True:
-        # Steps, once the pending one is counted; also the number of the next, as the first is 0.
+        # Steps, once `pending` is counted. The next step has this number: the first is step 0.
         taken = progress.step + 1
         following = None
         # No step is started once it is known that a rank was asked to stop. The pending one was
@@ -162,7 +162,7 @@ def take_steps(
         recent.append(result.seconds)
         count_step(setup, run, result, sum(recent) / len(recent), bar)
         if following is None:
-            asked_to_stop = validate_and_save(setup, run, first_save)
+            asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
                 return
             following = start_step(setup, taken)
@@ -207,8 +207,9 @@ def count_step(
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
 
 
-def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool:
-    """Validate, sample and save if it is time to. Returns whether any rank was asked to stop."""
+def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
+    """Validate, sample and save if it is time to. Returns whether any rank was asked to stop, for
+    which all ranks call this."""
     train = setup.config.train
     step = setup.progress.step
     validated = is_validated(setup, step)

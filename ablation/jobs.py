@@ -129,7 +129,8 @@ def last_validation(run: RunDir) -> float:
 
 
 def find_end_or_remove(folder: Path, steps: int) -> bool | None:
-    """Return how a run of so many steps ended, as `train_run` does, or None if it has not.
+    """Return True if a run has taken all of so many steps, False if it diverged, and None if it is
+    to be trained: resumed, or begun anew.
 
     What was stopped before its first checkpoint is removed. Raises UserError if the run was trained
     further by hand.

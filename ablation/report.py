@@ -191,7 +191,7 @@ def headline(study: Study) -> str:
     lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
     uncertain = find_uncertain(study)
     rows = []
-    seeds = "one seed"
+    has_interval = False
     for arm in study.others:
         last = study.paired(arm, lengths[-1])
         if last is None:
@@ -203,7 +203,8 @@ def headline(study: Study) -> str:
                  for tokens in lengths]
         rows.append([name, *cells])
         if last.interval is not None:
-            seeds = "95 % interval over paired seeds"
+            has_interval = True
+    seeds = "95 % interval over paired seeds" if has_interval else "one seed"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
     return table(header, rows)
 
@@ -234,8 +235,8 @@ def arm_row(study: Study, arm: str, uncertain: Set[tuple[str, int]]) -> list[str
         losses = study.losses(arm, tokens).values()
         paired = None if arm == study.baseline else study.paired(arm, tokens)
         row += [with_sd(losses), difference(paired, len(losses), (arm, tokens) in uncertain)]
-    last_points = [max(curve) for curve in study.curves(arm, "loss").values()]  # in tokens
-    row.append(span(study.tokens_until_used(arm).values(), min(last_points, default=0)))
+    last_tokens = [max(curve.keys()) for curve in study.curves(arm, "loss").values()]
+    row.append(span(study.tokens_until_used(arm).values(), min(last_tokens, default=0)))
     return row
 
 
@@ -334,7 +335,8 @@ def difference(result: stats.Paired | None, seeds: int | None = None,
         return UNDEFINED
     bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
     mark = UNCERTAIN if uncertain else ""
-    pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
+    some_are_missing = seeds is not None and seeds != result.n
+    pairs = f" ({result.n} of them)" if some_are_missing else ""
     return f"{number(result.mean)}{bounds}{mark}{pairs}"
 
 
@@ -358,7 +360,7 @@ def span(times: Collection[float], end: float) -> str:
 
 
 def amount(tokens: float) -> str:
-    for size, unit in ((1e6, "M"), (1e3, "k")):
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if tokens >= 0.9995 * size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"

@@ -68,8 +68,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable(n: int) -> float:
-    """Return the difference between two arms that four studies of five with `n` seeds show, in
-    standard deviations of the difference over seeds; inf for one seed.
+    """Return the true difference between two arms that a study of `n` seeds shows with a
+    probability of 0.8, in standard deviations of the difference over seeds; inf for one seed.
 
     A study shows it if the interval of `paired` excludes 0.
     """

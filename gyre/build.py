@@ -209,12 +209,12 @@ def choose_compute(config: Config, world: World) -> Compute:
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
     seconds = None
-    step_rate = GUESSED_RATE  # FLOP/s of whole steps, which is lower than rates[dtype]
+    work = flops
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        step_rate = flops / seconds
-    work = flops
     if train.minutes is not None:  # instead of train.steps, the time is given
+        # FLOP/s of whole steps, which is lower than rates[dtype].
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
         seconds = 60 * train.minutes
         work = step_rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
@@ -412,11 +412,11 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     gives_steps = "train.steps" in start.given
     # Without --train.steps, the run ends where the last command that trained it had it end.
     last_step = steps if gives_steps else steps_when_saved
-    # With --resume auto (`repeatable`), a finished run is no error.
+    # With --resume auto (`repeatable`), a run that has taken all its steps is left as it is.
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if steps_when_saved != steps and not gives_steps:
+    if not gives_steps and steps_when_saved != steps:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -104,7 +104,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     devices.append("cpu")
     asked = device
     if device == "auto":
-        device = devices[0].partition(":")[0]
+        device, _, _ = devices[0].partition(":")  # cuda:0 is cuda
     if device == "cuda":
         device = f"cuda:{local_rank}"
     if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:
@@ -161,8 +161,8 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
 # The most FLOPs of one measured call, so that slow processors need a fraction of a second too.
-MEASURED_FLOPS = 3e9  # of a product and its gradients; 16 tokens are taken all the same
-MEASURED_INT8_FLOPS = 1e8  # of a product in int8; one token is taken all the same
+MEASURED_FLOPS = 3e9  # of a product and its gradients, with 16 tokens at least
+MEASURED_INT8_FLOPS = 1e8  # of a product in int8, with one token at least
 
 
 def matmul_rates(
@@ -299,8 +299,8 @@ def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
     """Return about how long a training on so many tokens takes on a CPU.
 
     `rate` is that of its products, in FLOP/s. Whole steps reach a share of it, which is smaller in
-    narrow models. Measured were 0.3 to 0.5 at width 128, and 0.6 to 0.7 at 288; `share` is 0.40 and
-    0.54 there (docs/speed.md).
+    narrow models. `share` is 0.40 at width 128, 0.52 at 256 and 0.54 at 288; measured were 0.3 to
+    0.5, 0.4 to 0.5, and 0.6 to 0.7 (docs/speed.md).
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)

@@ -285,8 +285,8 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     largest_share = math.ceil(config.train.batch_size / setup.world.size)
     most_batches = math.ceil(largest_share / setup.rows)
     if setup.parallelism.pads_micro_batches and len(batches) < most_batches:
-        # Ranks gather weights together, so all need equally many forward passes. The targets of
-        # this extra batch, -100, are ignored.
+        # Ranks gather weights together, so all need equally many forward passes. Their shares of
+        # the rows differ by one at most, so one batch is missing. Its targets, -100, are ignored.
         batches.append((x[:1], torch.full_like(y[:1], -100), None if keys is None else keys[:1]))
     return batches
 

@@ -45,7 +45,8 @@ def test_a_share_chosen_for_another_text_is_that_of_the_run():
 
 
 def test_a_share_that_is_not_raised_is_not_told():
-    config, chosen = make_draft(SMALL | HUNDREDTH, MINE).fit(manifest(9000) | HUNDREDTH)
+    prepared = manifest(9000) | {"val_fraction": 0.01}
+    config, chosen = make_draft(SMALL | HUNDREDTH, MINE).fit(prepared)
     assert config.data.val_fraction == 0.01
     assert not any("val_fraction" in words for words in chosen)
 

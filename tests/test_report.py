@@ -263,7 +263,8 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
 
 
 @pytest.mark.parametrize("tokens, words", [
-    (999, "999"), (1000, "1 k"), (999_499, "999 k"), (999_500, "1 M")])
+    (999, "999"), (1000, "1 k"), (999_499, "999 k"), (999_500, "1 M"),
+    (999_500_000, "1 G"), (1.5e9, "1.5 G")])
 def test_an_amount_has_three_digits_and_a_unit(tokens, words):
     assert report.amount(tokens) == words
 

@@ -63,7 +63,8 @@ def test_sample_draws_from_the_brute_force_distribution(sampling):
 
 def test_ties_do_not_add_to_the_k_likeliest():
     logits = torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0, 0.0])
-    assert (drawn_mass(logits, Sampling(1.0, top_k=2), logits > 9) > 0).sum() == 2
+    unseen = torch.zeros(6, dtype=torch.bool)
+    assert (drawn_mass(logits, Sampling(1.0, top_k=2), unseen) > 0).sum() == 2
 
 
 @pytest.mark.parametrize("p", [1e-300, 0.5, 0.9, 0.999, 1 - 1e-9])
@@ -74,7 +75,8 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
     logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
-    for some in (masses, masses[:1], masses[-1:]):  # with rows that need more candidates and not
+    # All together, a sharp row alone, and the row of four equal masses alone.
+    for some in (masses, masses[:1], masses[-1:]):
         ranked, order = some.sort(descending=True, stable=True)
         head = ranked.cumsum(-1) - ranked < p
         assert torch.equal(nucleus(some, p), torch.empty_like(head).scatter(-1, order, head))
@@ -188,7 +190,7 @@ def numbers():
     return torch.tensor(drawn, dtype=torch.float64)
 
 
-def test_each_address_has_a_number_of_its_own(numbers):
+def test_each_seed_row_and_token_has_a_number_of_its_own(numbers):
     assert len(set(numbers.tolist())) == 2700
 
 

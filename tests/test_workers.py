@@ -57,7 +57,8 @@ def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypat
         def lose_worker() -> None:
             wait_for(lambda: "first" in recorded and (tmp_path / "second.runs").exists())
             before = addresses(client)
-            os.kill(recorded["first"], signal.SIGKILL)
+            process = recorded["first"]  # a job returns its worker's
+            os.kill(process, signal.SIGKILL)
             wait_for(lambda: not addresses(client) <= before)  # another worker replaces it
             # A job of the lowest priority: whatever else there was to do is done by then.
             client.submit(os.getpid, priority=-1000).result()
@@ -127,13 +128,15 @@ def test_a_stopped_worker_begins_no_other_job_of_the_study(tmp_path, monkeypatch
 def stopped_by(run: Any) -> tuple[list[str], list[str], set[str]]:
     """Jobs that stop_jobs leaves, the keys that it cancels, and the silent workers.
 
-    `run` answers in place of two workers: one does "runs", the other is to do "lost".
+    `run` answers in place of two workers: one does "answering" and
+    answers, the other is to do "elsewhere".
     """
-    futures = {name: Mock(key=name, done=lambda: False) for name in ("lost", "waiting", "runs")}
+    names = ("elsewhere", "waiting", "answering")
+    futures = {name: Mock(key=name, done=lambda: False) for name in names}
     pending = {future: Job(name=name, trainings=[]) for name, future in futures.items()}
 
     async def processing() -> dict[str, tuple[str, ...]]:
-        return {"tcp://alive": ("runs",), "tcp://other": ("lost",)}
+        return {"tcp://alive": ("answering",), "tcp://other": ("elsewhere",)}
 
     client = Mock(run=run, processing=processing)
     client.sync = lambda function, *args, callback_timeout: asyncio.run(function(*args))
@@ -146,9 +149,9 @@ def stopped_by(run: Any) -> tuple[list[str], list[str], set[str]]:
 def test_the_jobs_of_a_worker_that_is_being_lost_are_not_cancelled():
     """Another worker will get them."""
     async def run(function, keys, workers, on_error):
-        return {"tcp://alive": {"runs"}} if workers == ["tcp://alive"] else {}
+        return {"tcp://alive": {"answering"}} if workers == ["tcp://alive"] else {}
 
-    assert stopped_by(run) == (["lost", "runs"], ["waiting"], set())
+    assert stopped_by(run) == (["elsewhere", "answering"], ["waiting"], set())
 
 
 def test_nobody_waits_for_the_jobs_of_a_worker_that_hangs(monkeypatch):
@@ -157,9 +160,9 @@ def test_nobody_waits_for_the_jobs_of_a_worker_that_hangs(monkeypatch):
     async def run(function, keys, workers, on_error):
         if workers == ["tcp://other"]:
             await asyncio.Event().wait()
-        return {"tcp://alive": {"runs"}}
+        return {"tcp://alive": {"answering"}}
 
-    assert stopped_by(run) == (["runs"], ["lost", "waiting"], {"tcp://other"})
+    assert stopped_by(run) == (["answering"], ["elsewhere", "waiting"], {"tcp://other"})
 
 
 @pytest.mark.slow
