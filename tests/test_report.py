@@ -20,7 +20,7 @@ from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
-             "what-where-long", "what-where-english"]
+             "what-where-long", "what-where-english", "interleaved"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -508,7 +508,7 @@ def rise(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> str:
 
 
 def test_results_md_has_the_rivals(committed):
-    study = committed["what-where"]
+    study = committed["interleaved"]  # with all arms of what-where
     page = words("docs/results.md")
     for arm in study.plan.arms:
         if arm == "sin_qk":  # at its best rate only
