@@ -104,10 +104,9 @@ def prepare(
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too, and is at
-    least data.val_fraction. A folder that does not match its manifest is made again, with a
-    message. If another process prepares the same folder, wait for it. Raises UserError if the text
-    cannot be prepared.
+    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too. A folder that
+    does not match its manifest is made again, with a message. If another process prepares the same
+    folder, wait for it. Raises UserError if the text cannot be prepared.
     """
     folder, settings = locate(config, fit_vocabulary, fit_val_fraction)
     with (writing(folder, "make room or choose another folder with --data.prepared"),

@@ -43,7 +43,9 @@ BATCH = 1 << 20  # characters of the blocks that are encoded at a time
 # Where data.val_fraction is fitted: fewer bytes choose the best weights by chance, and training
 # would lack more than this share of a short text.
 LEAST_HELD_OUT = 4000
-MOST_HELD_OUT = 0.1
+LARGEST_SHARE = 0.1
+# Every validation reads all that is held out.
+MOST_HELD_OUT = 2_000_000
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -58,8 +60,8 @@ def write_files(
     `message` is printed once some text was read: a text that is refused has an error only.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
-    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too, and is at
-    least data.val_fraction. Raises UserError if the text cannot be prepared.
+    data.vocab_size. With `fit_val_fraction` the share that is held out suits it too. Raises
+    UserError if the text cannot be prepared.
     """
     if config.second_val and config.val_fraction >= 0.5:
         raise UserError(f"data.second_val holds out data.val_fraction {config.val_fraction} twice: "
@@ -144,10 +146,12 @@ def suitable_vocabulary(n_bytes: int) -> int:
     return max(SMALLEST_VOCABULARY, suitable // 64 * 64)
 
 
-def suitable_val_fraction(least: float, n_bytes: int) -> float:
-    """Return which share to hold out of so many bytes: `least`, or more of a short text."""
-    wanted = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
-    return max(least, min(wanted, MOST_HELD_OUT))
+def suitable_val_fraction(usual: float, n_bytes: int) -> float:
+    """Return which share to hold out of so many bytes: `usual`, more of a short text, or less of a
+    long one."""
+    least = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
+    most = float(f"{MOST_HELD_OUT / n_bytes:.2g}")
+    return min(max(usual, min(least, LARGEST_SHARE)), most)
 
 
 def count_bytes(spans: np.ndarray) -> int:

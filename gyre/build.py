@@ -55,6 +55,7 @@ FEW_VAL_TOKENS = 500
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of train.minutes
+WORTH_SAYING = 0.3  # the share of the time of the steps from which that of validations is told
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
 # to compile in so many train.minutes.
@@ -142,9 +143,9 @@ def check_start(start: Start, world: World) -> None:
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # Numbers that are chosen for the text are still at their upper limits here, and `complete`
-    # checks them once they are known.
-    if start.draft is None or not start.draft.fitted:
+    # Sizes that are chosen for the text are still at their upper limits here, and `complete` checks
+    # them once they are known.
+    if start.draft is None or start.draft.fitted.isdisjoint(("data.vocab_size", "data.seq_len")):
         # As compiled in bfloat16, which needs the least: how training computes is chosen later.
         check_fits(config, world, torch.bfloat16, compiled=True)
 
@@ -284,7 +285,10 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         del setup
     gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
-    numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps)}
+    step_tokens = start.config.train.batch_size * start.config.data.seq_len
+    assert start.data is not None, "the text is prepared before"
+    val_tokens = start.data.manifest["val"]["tokens"]
+    numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
     try:
         config = make_config(asdict(start.config), numbers, {"train.minutes": None})
     except UserError as error:
@@ -471,7 +475,8 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
 
 
 def describe_duration(setup: Setup) -> str:
-    """Return after which step a training goes on, and how long what is left will take.
+    """Return after which step a training goes on, and how long what is left will take; with its
+    validations, if they are long.
 
     The second is left out if it was not estimated.
     """
@@ -480,10 +485,18 @@ def describe_duration(setup: Setup) -> str:
     seconds = setup.compute.seconds
     if seconds is None:
         return begin
-    steps = setup.config.train.steps
-    duration = f", {format_estimate(seconds * (steps - taken) / steps)}"
+    train = setup.config.train
+    remaining = seconds * (train.steps - taken) / train.steps
+    duration = f", {format_estimate(remaining)}"
     if taken > 0:
         duration += " from here"
+    # A token of a validation takes a third of the time of one that is trained on.
+    n_validations = math.ceil(train.steps / train.eval_interval) - taken // train.eval_interval
+    tokens = n_validations * setup.val_data.n_tokens
+    trained_tokens = train.steps * train.batch_size * setup.config.data.seq_len
+    extra = seconds * tokens / 3 / trained_tokens
+    if extra > WORTH_SAYING * remaining:
+        duration += f", and {format_estimate(extra)} for validation"
     return begin + duration + describe_load()
 
 

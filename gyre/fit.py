@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.prepare import MOST_HELD_OUT
 from data.sources import AUTO
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
@@ -32,6 +31,10 @@ BATCHES = 4
 SHORTEST_ROW = 32
 WARMUP_SHARE = 0.1  # of the steps
 VALIDATIONS = 3  # in a training of fitted length, if its steps allow so many
+# Validations of so many tokens or more are fewer, if three took more than this share of the time of
+# the steps.
+MANY_VAL_TOKENS = 50_000
+VALIDATION_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -63,16 +66,17 @@ class Draft:
         if "data.seq_len" in self.fitted:
             seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
             numbers["data.seq_len"] = seq_len
-        least = limits.data.val_fraction
-        val_fraction = manifest.get("val_fraction", least)
-        if "data.val_fraction" in self.fitted and val_fraction != least:
+        usual = limits.data.val_fraction
+        val_fraction = manifest.get("val_fraction", usual)
+        if "data.val_fraction" in self.fitted and val_fraction != usual:
             numbers["data.val_fraction"] = val_fraction
         if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
             steps = limits.train.steps
+            step_tokens = limits.train.batch_size * seq_len
             if "train.steps" in self.fitted:
-                steps = fit_steps(steps, train_tokens, limits.train.batch_size * seq_len)
+                steps = fit_steps(steps, train_tokens, step_tokens)
                 numbers["train.steps"] = steps
-            numbers |= self.fit_to_steps(steps)
+            numbers |= self.fit_to_steps(steps, step_tokens, manifest["val"]["tokens"])
         chosen = [f"{name} {number}" for name, number in numbers.items()]
         if self.shortens_samples:
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
@@ -80,11 +84,19 @@ class Draft:
             numbers["train.sample_tokens"] = min(limits.train.sample_tokens, most)
         return make_config(*self.layers, numbers), chosen
 
-    def fit_to_steps(self, steps: int) -> dict[str, int]:
-        """Return the options that follow from the number of steps, as far as they are fitted."""
+    def fit_to_steps(self, steps: int, step_tokens: int, val_tokens: int) -> dict[str, int]:
+        """Return the options that follow from the number of steps, as far as they are fitted.
+
+        A step takes `step_tokens`, and a validation `val_tokens`.
+        """
         limits = self.limits
         warmup_steps = round(WARMUP_SHARE * steps)
-        eval_interval = math.ceil(steps / VALIDATIONS)
+        n_validations = VALIDATIONS
+        if val_tokens >= MANY_VAL_TOKENS:
+            # Forwards and backwards, a token takes three times as long as forwards only.
+            affordable = int(VALIDATION_SHARE * 3 * steps * step_tokens / val_tokens)
+            n_validations = max(1, min(VALIDATIONS, affordable))
+        eval_interval = math.ceil(steps / n_validations)
         numbers = {
             "optim.warmup_steps": min(limits.optim.warmup_steps, warmup_steps),
             "train.eval_interval": min(limits.train.eval_interval, eval_interval),
@@ -106,8 +118,6 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     values = reading.values
     fitted = reading.fitted
     kept = reading.kept
-    if values["data.val_fraction"] >= MOST_HELD_OUT:
-        fitted.discard("data.val_fraction")
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]

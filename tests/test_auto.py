@@ -255,6 +255,24 @@ def test_a_run_that_goes_on_says_after_which_step_and_how_long(workdir, capfd, s
     assert words in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("eval_interval, words", [
+    (1, "about 30 minutes from here, and about 70 minutes for validation"),
+    (4, "about 30 minutes from here, and about 23 minutes for validation"),
+    (100, "about 30 minutes from here, and about 23 minutes for validation"),
+])
+def test_long_validations_are_part_of_the_estimate(workdir, capfd, eval_interval, words):
+    """Three of 12 steps of 40 tokens are left, and 3, 1 and 1 validations of 281 tokens, each of
+    which takes a third as long: 7200 s * 281 / 480 for three of them."""
+    options = ["--train.steps=12", "--train.batch_size=2", f"--train.eval_interval={eval_interval}",
+               "--train.compile=false"]
+    setup = build_setup(workdir, *options)
+    compute = replace(setup.compute, seconds=7200.0)
+    setup.progress.step = 9
+    gyre.build.print_setup(resolve(tiny_argv(workdir, *options), ""),
+                           replace(setup, compute=compute))
+    assert words in capfd.readouterr().err
+
+
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):
     """Once in each: by whoever prepares it, or before the first step."""
     text = (workdir / "text.txt").read_text(encoding="utf-8")

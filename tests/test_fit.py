@@ -8,13 +8,13 @@ from gyre.fit import fit_row, fit_steps, make_draft
 SMALL = {"data.vocab_size": 4096, "data.seq_len": 256, "train.steps": 1350, "train.batch_size": 8,
          "optim.warmup_steps": 40, "train.eval_interval": 450}
 MINE = {"data.files": ["mine.txt"]}
-ALL = {"data.vocab_size", "data.seq_len", "train.steps", "optim.warmup_steps",
-       "train.eval_interval"}
+ALL = {"data.vocab_size", "data.seq_len", "data.val_fraction", "train.steps",
+       "optim.warmup_steps", "train.eval_interval"}
 
 
 def manifest(train_tokens: int, vocab_size: int = 300) -> dict:
     """As far as it decides anything."""
-    return {"vocab_size": vocab_size, "train": {"tokens": train_tokens}}
+    return {"vocab_size": vocab_size, "train": {"tokens": train_tokens}, "val": {"tokens": 500}}
 
 
 def fitted(*layers) -> set[str]:
@@ -52,8 +52,7 @@ def test_a_share_that_is_not_raised_is_not_told():
 
 
 def test_a_share_beside_the_text_is_kept():
-    assert fitted(SMALL | HUNDREDTH, MINE | {"data.val_fraction": 0.02}) == ALL
-    assert fitted(SMALL | HUNDREDTH, MINE) == ALL | {"data.val_fraction"}
+    assert fitted(SMALL, MINE | {"data.val_fraction": 0.02}) == ALL - {"data.val_fraction"}
 
 
 def test_the_sample_prompt_of_another_text_is_not_kept():
@@ -68,14 +67,14 @@ def test_a_sample_prompt_given_with_the_text_is_kept():
 
 
 def test_numbers_beside_the_text_or_after_it_are_kept():
-    assert fitted(SMALL | MINE) == set()
+    assert fitted(SMALL | HUNDREDTH | MINE) == set()
     assert fitted(SMALL, MINE | {"train.steps": 90}) == ALL - {"train.steps"}
     assert fitted(SMALL, MINE, {"train.steps": 90}) == ALL - {"train.steps"}
     assert fitted(SMALL, {"train.steps": 90}, MINE) == ALL
 
 
 def test_the_same_text_named_again_changes_nothing():
-    assert fitted(SMALL | MINE, MINE) == set()
+    assert fitted(SMALL | HUNDREDTH | MINE, MINE) == set()
 
 
 def test_auto_is_chosen_with_the_configurations_own_text_too():
@@ -160,14 +159,29 @@ def test_a_negative_number_of_steps_is_refused_in_its_own_name():
 @pytest.mark.parametrize("steps, warmup_steps, eval_interval", [(300, 30, 100), (90_000, 40, 450)])
 def test_measured_steps_decide_warm_up_and_validations(steps, warmup_steps, eval_interval):
     draft = make_draft(SMALL, {"train.minutes": 2.0})
-    assert draft.fit_to_steps(steps) == {
+    assert draft.fit_to_steps(steps, 4096, 1000) == {
         "optim.warmup_steps": warmup_steps, "train.eval_interval": eval_interval}
 
 
 @pytest.mark.parametrize("steps, eval_interval", [(1, 1), (2, 1), (10, 4)])
 def test_few_steps_have_at_most_three_validations(steps, eval_interval):
     draft = make_draft(SMALL, {"train.minutes": 2.0})
-    assert draft.fit_to_steps(steps)["train.eval_interval"] == eval_interval
+    assert draft.fit_to_steps(steps, 4096, 1000)["train.eval_interval"] == eval_interval
+
+
+@pytest.mark.parametrize("val_tokens, eval_interval", [
+    (49_999, 4), (60_000, 4),
+    (80_000, 4),  # three validations take as long as 80,000 tokens of training
+    (81_000, 5), (120_000, 5), (121_000, 10), (9_000_000, 10)])
+def test_validations_take_a_quarter_of_the_steps_time_or_there_is_one(val_tokens, eval_interval):
+    """320,000 tokens are trained on, and a quarter of them is 80,000."""
+    draft = make_draft(SMALL, {"train.minutes": 2.0})
+    assert draft.fit_to_steps(10, 32_000, val_tokens)["train.eval_interval"] == eval_interval
+
+
+def test_small_validations_are_three_in_any_training():
+    draft = make_draft(SMALL, {"train.minutes": 2.0})
+    assert draft.fit_to_steps(10, 32, 49_999)["train.eval_interval"] == 4
 
 
 def test_minutes_and_steps_contradict_each_other():
@@ -182,7 +196,7 @@ def test_a_later_number_of_steps_replaces_minutes():
 
 def test_minutes_that_are_replaced_fit_nothing():
     draft = make_draft({"optim.warmup_steps": 100}, {"train.minutes": 5.0}, {"train.steps": 500})
-    assert draft.fit_to_steps(500) == {}
+    assert draft.fit_to_steps(500, 4096, 1000) == {}
 
 
 def test_later_minutes_replace_a_number_of_steps():

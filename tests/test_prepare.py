@@ -259,6 +259,12 @@ def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share)
     assert suitable_val_fraction(least, n_bytes) == share
 
 
+@pytest.mark.parametrize("n_bytes, usual, share", [
+    (200_000_000, 0.04, 0.01), (20_000_000, 0.1, 0.1), (21_000_000, 0.1, 0.095)])
+def test_a_long_text_holds_out_two_megabytes(n_bytes, usual, share):
+    assert suitable_val_fraction(usual, n_bytes) == share
+
+
 @pytest.mark.parametrize("n_bytes, n_pieces", [
     (1, 260), (1900, 260), (3000, 320), (30_000, 704), (400_000, 1536), (10_000_000, 4096)])
 def test_a_larger_text_suits_more_pieces_and_none_below_260(n_bytes, n_pieces):
