@@ -90,6 +90,11 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             outcome = Outcome(start.resumed.path)
             print_end(outcome, setup, "nothing to do:")
             return outcome
+        run = None
+        if lacks_validation(start, setup):
+            run = open_run(start, setup, held)
+            validate_and_sample(setup, run, can_end=False)
+            save(setup, run, "last")
         base = measure_base(start, setup)
         bar = held.enter_context(tqdm(
             total=steps, initial=progress.step, desc="train", unit="step",
@@ -101,22 +106,38 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         first = start_step(setup, progress.step)
         first.wait()
         held.enter_context(stop)  # from here on, a signal only asks to stop after the step
-        run = open_run(start, setup, held)
+        if run is None:
+            run = open_run(start, setup, held)
         if base:
             run.log({**progress.axes, **base})
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.is_branch else None
-        take_steps(setup, run, first, bar, first_save)
+        try:
+            take_steps(setup, run, first, bar, first_save)
+        except KeyboardInterrupt:
+            saved = run.checkpoints.saved_step("last")
+            print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
+            raise
         bar.close()
         if progress.step < steps:
             # The number is 0 if only another rank got a signal.
             outcome = Outcome(run.path, stop.number or signal.SIGTERM)
-            print_stop(start, setup, outcome)
+            print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
         else:
             outcome = Outcome(run.path)
             print_end(outcome, setup, "done   ")
             print_comparison(setup, base)
     return outcome
+
+
+def lacks_validation(start: Start, setup: Setup) -> bool:
+    """Return whether a resumed run goes on after a step whose validation was ended by Ctrl-C."""
+    step = setup.progress.step
+    if not start.resumed or step == 0 or not is_validated(setup, step):
+        return False
+    points = start.resumed.metrics() if setup.world.is_main else []
+    validated = any("val/loss" in point and point["step"] == step for point in points)
+    return not setup.world.collect(validated)[0]
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float]:
@@ -217,9 +238,9 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
         save(setup, run, step)
     # Validated before `last` is saved: if killed in between, a resumed run does it again.
     if validated:
-        validate(setup, run)
-    if validated and train.sample_tokens:
-        sample(setup, run)
+        # All of several processes would have to end a validation after the same batch.
+        can_end = setup.world.size == 1 and step < train.steps
+        validate_and_sample(setup, run, can_end)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
     if validated or stopping or step == first_save:
         save(setup, run, "last")
@@ -255,12 +276,12 @@ def print_comparison(setup: Setup, base: dict[str, float]) -> None:
             "or more text")
 
 
-def print_stop(start: Start, setup: Setup, outcome: Outcome) -> None:
-    """Print how a training that was stopped can go on."""
+def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
+    """Print how a training was stopped, and how it can go on."""
     if setup.world.is_main:
-        again = start.argv if start.resumed else ["--resume", str(outcome.path)]
+        again = start.argv if start.resumed else ["--resume", str(run.path)]
         launcher = "python" if setup.world.size == 1 else "torchrun ..."
-        say(f"stopped after step {setup.progress.step}, saved. To go on:\n"
+        say(f"{how}. To go on:\n"
             f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
 
 
@@ -339,20 +360,30 @@ def first_words(text: str) -> str:
     return ""
 
 
-def validate(setup: Setup, run: RunDir) -> None:
-    """Log what is measured on the validation split, and save the weights as `best` if their loss is
-    the lowest of the run."""
-    values = measure_validation(setup)
+def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
+    """Log what is measured on the validation split, and a sample. Save the weights as `best` if
+    their loss is the lowest of the run.
+
+    With `can_end`, Ctrl-C ends a validation. It then leaves nothing, which `lacks_validation` finds
+    when the run is resumed.
+    """
+    values = measure_validation(setup, can_end)
+    if not values:
+        return
     loss = values["val/loss"]
     stop_unless(math.isfinite(loss), "the validation loss is not finite after", setup, run)
     run.log({**setup.progress.axes, **values})
     if loss < setup.progress.best:
         setup.progress.best = loss
         save(setup, run, "best")
+    if setup.config.train.sample_tokens:
+        sample(setup, run)
 
 
-def measure_validation(setup: Setup) -> dict[str, float]:
+def measure_validation(setup: Setup, can_end: bool = False) -> dict[str, float]:
     """Return the mean loss and the bits per byte of the whole validation split, and print them.
+
+    With `can_end`, returns {} as soon as the training is asked to stop.
 
     The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
     which stand for no text; `val/eos_share` is their share of the nats.
@@ -361,6 +392,8 @@ def measure_validation(setup: Setup) -> dict[str, float]:
     nats = 0.0
     separator_nats = 0.0
     for losses, targets in token_losses(setup.model, setup.val_data, setup.rows, setup.compute):
+        if can_end and setup.stop.number:
+            return {}
         nats += losses.sum().item()
         separator_nats += losses[torch.isin(targets, separators)].sum().item()
     nats, separator_nats = setup.world.sum(nats, separator_nats)

@@ -41,7 +41,7 @@ class StopSignal:
             self.number = number
             with suppress(OSError):  # the terminal may be gone
                 # Not print: the signal may have interrupted one, which cannot be entered twice.
-                os.write(2, b"\nstopping after this step; Ctrl-C once more to stop at once\n")
+                os.write(2, b"\nstopping when this step is saved; Ctrl-C once more to stop now\n")
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():

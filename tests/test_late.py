@@ -56,7 +56,7 @@ def calls(monkeypatch):
 
     recorded("start_step", lambda setup, step: step)
     recorded("count_step", lambda setup, *args: setup.progress.step)
-    recorded("validate", lambda setup, run: setup.progress.step)
+    recorded("validate_and_sample", lambda setup, run, can_end: setup.progress.step)
     recorded("save", lambda setup, run, name: name)
     return made
 
@@ -92,9 +92,10 @@ def test_a_step_is_started_before_the_one_before_is_read(workdir, late, calls):
 def test_validation_sees_all_steps_counted_and_no_later_one(workdir, late, calls):
     train_tiny(workdir, "order-val", "--train.steps=6", "--train.eval_interval=3",
                "--train.sample_tokens=0")
-    at = calls.index(("validate", 3))
+    at = calls.index(("validate_and_sample", 3))
     assert calls[at - 1 : at + 4] == [
-        ("count_step", 2), ("validate", 3), ("save", "best"), ("save", "last"), ("start_step", 3)]
+        ("count_step", 2), ("validate_and_sample", 3), ("save", "best"), ("save", "last"),
+        ("start_step", 3)]
 
 
 def test_a_kept_step_is_saved_before_the_next_is_started(workdir, late, calls):

@@ -3,7 +3,10 @@
 import io
 import shlex
 import shutil
+import signal
 from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +27,7 @@ import train
 from ablation.jobs import resumable_step
 from errors import find_script
 from gyre.rundir import RunDir
+from gyre.signals import StopSignal
 
 
 def set_aside(path):
@@ -51,14 +55,14 @@ def straight(workdir):
 SLOW_PLACES = [pytest.param(name, when, marks=pytest.mark.slow) for name, when in (
     ("save", always),
     ("start_step", lambda setup, step: step == 5),  # two steps past the checkpoint
-    ("validate", lambda setup, run: setup.progress.step == 6),
+    ("validate_and_sample", lambda setup, run, can_end: setup.progress.step == 6),
     ("start_step", lambda setup, step: step == 6))]  # right after a checkpoint
 
 
 @pytest.mark.parametrize("name, when", [
     *SLOW_PLACES,
     ("sample", lambda setup, run: setup.progress.step == 6),
-    ("validate", lambda setup, run: setup.progress.step == 7)],
+    ("validate_and_sample", lambda setup, run, can_end: setup.progress.step == 7)],
     ids=["save", "step-5", "validate-6", "step-6", "sample-6", "validate-7"])
 def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
     path = workdir / "runs" / run_name
@@ -76,6 +80,70 @@ def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, 
     kill_before("save", always, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
+
+
+def stop_in_validation(number: int, *argv: str | Path) -> int:
+    """train.py, told to stop at the beginning of the validation after this step. Its exit code."""
+    token_losses = train.token_losses
+    stop = StopSignal()
+    validations = []
+
+    def signalled(*asked: Any) -> Any:
+        validations.append(number)
+        if len(validations) == number:
+            stop.number = signal.SIGINT
+        yield from token_losses(*asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "StopSignal", lambda: stop)
+        patch.setattr(train, "token_losses", signalled)
+        return exit_code(train.main, *argv)
+
+
+@pytest.mark.parametrize("number, step", [(1, 3), (2, 6)])
+def test_a_validation_that_is_ended_is_done_again(workdir, straight, number, step):
+    path = workdir / "runs" / f"ended-in-{step}"
+    argv = tiny_argv(workdir, *EXACT, "--name", path.name)
+    assert stop_in_validation(number, *argv) == 128 + signal.SIGINT
+    assert list(read_metric(path, "val/loss")) == [3, 6][: number - 1]
+    assert resumable_step(path) == step
+    assert exit_code(train.main, "--resume", path) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_a_validation_that_is_done_again_is_done_to_its_end(workdir, straight):
+    """A stop during it is obeyed after the next step."""
+    path = workdir / "runs" / "ended-twice"
+    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    assert stop_in_validation(1, "--resume", path) == 128 + signal.SIGINT
+    assert list(read_metric(path, "val/loss")) == [3]
+    assert exit_code(train.main, "--resume", path) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_the_last_validation_is_done_to_its_end(workdir, straight):
+    path = workdir / "runs" / "stopped-at-the-end"
+    argv = tiny_argv(workdir, *EXACT, "--name", path.name)
+    assert stop_in_validation(3, *argv) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd):
+    path = workdir / "runs" / "at-once"
+    count_step = train.count_step
+
+    def interrupted(setup, *counted):
+        if setup.progress.step == 4:
+            raise KeyboardInterrupt
+        count_step(setup, *counted)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "count_step", interrupted)
+        argv = tiny_argv(workdir, *EXACT, "--name", path.name)
+        assert exit_code(train.main, *argv) == 130
+    err = capfd.readouterr().err
+    assert "ended at once. Saved was step 3. To go on:" in err
+    assert f"--resume {path}" in err or "--resume runs/at-once" in err
 
 
 def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
