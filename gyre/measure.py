@@ -52,8 +52,9 @@ LOGITS = 1 << 24
 CUDA_LOGITS = 1 << 28
 Blocks = list[tuple[int, Tensor]]
 """Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
-Windows = Iterator[tuple[Tensor, int, int]]
-"""Batches of windows: (starts, tokens in a window, how many of its last targets are scored)."""
+Windows = Iterator[tuple[Tensor, int, int, int]]
+"""Batches of windows: (starts, tokens in a window, how many of its targets are scored, how many
+further ones are behind them)."""
 
 
 def check_length(tokens: int, seq_len: int, text: str = "the text") -> None:
@@ -132,15 +133,18 @@ class Scorer:
 
     @torch.inference_mode()
     def nats(
-        self, model: Transformer, starts: Tensor, context: int, scored: int, start: int = 0
+        self, model: Transformer, starts: Tensor, context: int, scored: int, behind: int = 0,
+        start: int = 0,
     ) -> Tensor:
         """Return the losses (windows, scored), in float64 on the CPU, of the last targets of the
-        windows of `context` tokens at `starts`. The first token stands at position `start`."""
+        windows of `context` tokens at `starts` but the `behind` last ones. The first token stands
+        at position `start`."""
         losses = []
         at_once = max(1, self.logits_at_once // model.config.vocab_size)
+        end = context - behind
         for rows in self.rows(starts, context):
-            hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
-            targets = rows[:, -scored:].flatten()
+            hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, end - scored : end]
+            targets = rows[:, end - scored + 1 : end + 1].flatten()
             states_at_once = hidden_states.flatten(0, 1).split(at_once)
             for states, ids in zip(states_at_once, targets.split(at_once), strict=True):
                 nats = F.cross_entropy(model.logits(states), ids, reduction="none")
@@ -157,7 +161,7 @@ class Scorer:
         batches = [batch for batch in windows if len(batch[0])]
         means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
         # In the order of the text, as `standard_error` takes them.
-        ends = torch.cat([starts + context for starts, context, _ in batches])
+        ends = torch.cat([starts + context - behind for starts, context, _, behind in batches])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
 
 
@@ -193,17 +197,19 @@ def blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Blocks:
     return [(i * seq_len, spans if all_blocks else spans[i::SPAN]) for i in range(SPAN)]
 
 
-def cut(blocks: Blocks, seq_len: int, context: int) -> Windows:
+def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Windows:
     """Cut spans into windows of `context` tokens end to end, each up to the block that it holds.
 
     A target sees from 1 to `context` tokens, depending on its position in the window. Tokens after
-    the block cannot change its losses, and are left out.
+    the block are left out unless the windows are to be `whole`. They cannot change its losses, but
+    where the length of a text changes its rotations.
     """
     scored = min(context, seq_len)
     for distance, starts in blocks:
         for first in range(distance, distance + seq_len, scored):
             inside = first % context
-            yield starts + first - inside, inside + scored, scored
+            behind = context - inside - scored if whole else 0
+            yield starts + first - inside, inside + scored + behind, scored, behind
 
 
 def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
@@ -213,7 +219,7 @@ def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
     """
     for distance, starts in blocks:
         ends = distance + torch.arange(stride, seq_len + 1, stride)
-        yield (starts[:, None] + ends - context).flatten(), context, stride
+        yield (starts[:, None] + ends - context).flatten(), context, stride, 0
 
 
 def roll(tokens: int, context: int, stride: int) -> Windows:
@@ -225,14 +231,14 @@ def roll(tokens: int, context: int, stride: int) -> Windows:
     """
     targets = tokens - 1
     first = min(context, targets)
-    yield torch.zeros(1, dtype=torch.int64), first, first
+    yield torch.zeros(1, dtype=torch.int64), first, first, 0
     whole = (targets - first) // stride
     if whole:
-        yield stride * torch.arange(1, whole + 1), context, stride
+        yield stride * torch.arange(1, whole + 1), context, stride, 0
     rest = targets - first - whole * stride
     if rest:
         start = stride * (whole + 1)
-        yield torch.tensor([start]), targets - start, rest
+        yield torch.tensor([start]), targets - start, rest, 0
 
 
 def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
@@ -261,7 +267,9 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     for multiple in CONTEXTS:
         context = int(multiple * seq_len)
         model = scorer.model(context)
-        modes = {"nonoverlapping": cut(blocks, seq_len, context),
+        # Dynamic scaling of RoPE rotates a text past this limit by its length.
+        whole = model is not None and context > model.position.cache_limit
+        modes = {"nonoverlapping": cut(blocks, seq_len, context, whole),
                  "sliding": slide(blocks, seq_len, context, stride=seq_len // 2)}
         for mode, windows in modes.items():
             rows.append({"context": context, "mode": mode, **scorer.loss(model, windows)})
@@ -281,7 +289,7 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
     tokens = len(scorer.stream)
     with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
               leave=False) as bar:
-        for starts, length, scored in roll(tokens, context, stride):
+        for starts, length, scored, _ in roll(tokens, context, stride):
             for batch in starts.split(max(1, scorer.forward_tokens // length)):
                 nats = scorer.nats(model, batch, length, scored).flatten()
                 losses.append(nats)

@@ -35,16 +35,17 @@ from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
+from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.transformer import Transformer
 
 T, V = 8, 23
 
 
-def scorer(position: str = "rope", length: int = 300) -> Scorer:
+def scorer(position: str = "rope", length: int = 300, **changes: Any) -> Scorer:
     """A random model whose weights are large enough for attention to have its preferences."""
     model = random_model(3, dim=24, n_layers=2, hidden_dim=64, vocab_size=V, max_positions=T,
-                         position=position, dropout=0.5)
+                         position=position, dropout=0.5, **changes)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 or name == "position.alpha":
@@ -153,6 +154,26 @@ def test_losses_by_context_are_those_of_explicit_loops():
             else:  # the window that holds the target among its last T/2
                 first = start + (inside // (T // 2) + 1) * (T // 2) - c
             losses.append(one_loss(s, s.model(8 * T), first, target))
+        assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
+
+
+def test_windows_of_dynamic_rotations_have_their_whole_length():
+    """Past T, frequencies depend on the length of the text: also on the tokens behind a target."""
+    scaling = RopeScaling("dynamic", 2.0, T)
+    s = scorer(rope_scaling=scaling)
+    spans = s.spans(9)
+    for row in measure.loss_by_context(s, blocks(spans, T)):
+        if row["mode"] == "sliding":
+            continue
+        context = row["context"]
+        losses = []
+        for target, start in shared_targets(spans).items():
+            inside = target - 1 - start
+            first = start + inside // context * context
+            with torch.no_grad():
+                logits = s.model(8 * T)(s.stream[None, first : first + context])
+            predicted = logits[0, target - 1 - first].double().log_softmax(-1)
+            losses.append(-predicted[s.stream[target]].item())
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
@@ -314,7 +335,7 @@ def test_distance_explains_nothing_where_all_scores_are_equal():
 def read_windows(windows) -> list[tuple[list[int], list[int]]]:
     """(places of the tokens that are read, places of the targets) of each window."""
     found = []
-    for starts, length, scored in windows:
+    for starts, length, scored, _ in windows:
         for start in starts.tolist():
             end = start + length
             found.append(([*range(start, end)], [*range(end - scored + 1, end + 1)]))
