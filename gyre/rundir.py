@@ -123,6 +123,8 @@ def find_run(path: Path, runs: Path) -> Path:
 
     Raises UserError, which says what is meant, if there is none or if it is no run.
     """
+    if path.name in ("", ".."):  # such as ".", which is no name for an export, a branch or a curve
+        path = Path(os.path.abspath(path))
     is_name = path.name == str(path)
     folder = path
     if is_name and not path.is_dir():

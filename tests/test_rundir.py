@@ -272,6 +272,14 @@ def test_a_run_is_opened_by_its_path_or_name(new_run, tmp_path, monkeypatch):
     assert [RunDir.open(name).path for name in "bc"] == [Path("runs/b"), Path("runs/c")]
 
 
+@pytest.mark.parametrize("inside, path", [(".", "."), ("best", ".."), ("best", "../")])
+def test_a_run_has_its_name_from_inside_too(new_run, monkeypatch, inside, path):
+    folder = new_run("b").path
+    (folder / inside).mkdir(exist_ok=True)
+    monkeypatch.chdir(folder / inside)
+    assert RunDir.open(path).path.name == "b"
+
+
 def test_a_run_comes_before_another_of_its_name_in_runs(new_run, tmp_path, monkeypatch):
     new_run("b")
     monkeypatch.chdir(tmp_path)
