@@ -251,15 +251,13 @@ class Files(Source):
             else:
                 searches.append(search)
                 search_of_file = search
+                search.n_files = len({*map(os.path.realpath, search.paths)})
             for path in search.paths:
                 new = TextFile(path, path, search.is_folder, search_of_file)
                 file = files.setdefault(os.path.realpath(path), new)
                 file.in_folder &= search.is_folder
                 if search.is_named:
                     file.search = None
-        for file in files.values():
-            if file.search is not None:
-                file.search.n_files += 1
         return list(files.values()), searches
 
     def fingerprint(self) -> Any:
@@ -282,10 +280,11 @@ class Files(Source):
         for file in files:
             yield read_file(file, notes)
         self.n_files = len(files) - len(notes.skipped_tables)
+        for search in searches:
+            self.n_files -= len(search.not_utf8)
         if self.n_files == 0 and notes.no_text is not None:
             raise notes.no_text
         for search in searches:
-            self.n_files -= len(search.not_utf8)
             if search.is_folder or search.not_utf8:
                 self.say(search.describe())
         for line in notes.lines():
@@ -518,9 +517,9 @@ class Search:
     is_named: bool = False
     """Whether the name is that of a file."""
     n_files: int = 0
-    """The files that are read for this search, and were not found before."""
+    """Its files, each counted once however many links lead to it."""
     not_utf8: list[str] = field(default_factory=list)
-    """Those of them that turned out not to be UTF-8."""
+    """Those of them that turned out not to be UTF-8, and were not found before."""
 
     def leave_out(self, name: str, error: NotUTF8) -> NoReturn:
         """Count a file that is not UTF-8. Raises LeftOut, or UserError if all files are so."""
@@ -633,6 +632,27 @@ class Notes:
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
 
+    def add(self, noticed: "Notes") -> None:
+        """Add what was noticed in a file that has been read. Of two files, the first is named."""
+        self.rows += noticed.rows
+        self.rows_without_text += noticed.rows_without_text
+        self.other_columns |= noticed.other_columns
+        self.other_types |= noticed.other_types
+        self.sizes.update(noticed.sizes)
+        self.pages += noticed.pages
+        self.json += noticed.json
+        self.with_nul += noticed.with_nul
+        for kind, name in noticed.kinds.items():
+            self.kinds.setdefault(kind, name)
+        for marker, name in noticed.markers.items():
+            self.markers.setdefault(marker, name)
+
+    def leave_out_table(self, name: str, error: NoText) -> None:
+        """Note that a table is left out, and why the first one is."""
+        self.skipped_tables.append(name)
+        if self.no_text is None:
+            self.no_text = error
+
     def look_for_markers(self, text: str, name: str, kind: str) -> None:
         """Note which separators are in a piece of the file `name`, of this kind."""
         separator = self.config.separator
@@ -725,30 +745,26 @@ def list_names(names: list[str]) -> str:
 
 
 def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
-    """Yield the documents of a file.
+    """Yield the documents of a file. What was noticed in it counts once all of it has been read.
 
     A document is a row of a table, or the text between two separators, or else a whole text file.
     """
     separator = notes.config.separator
+    noticed = Notes(notes.config)
     if file_kind(file.path) in TABLES:
-        yield from read_table(file, notes)
+        try:
+            with file.reading():
+                yield from read_column(read_rows(file.path, notes.config.column), noticed)
+        except NoText as error:
+            if not file.in_folder:
+                raise
+            notes.leave_out_table(file.name, error)
+            return
     elif separator is None:
-        yield read_plain(file, notes)
+        yield read_plain(file, noticed)
     else:
-        yield from split_documents(read_plain(file, notes), separator)
-
-
-def read_table(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
-    """Yield the text of each row. A table without such texts is left out of a folder."""
-    try:
-        with file.reading():
-            yield from read_column(read_rows(file.path, notes.config.column), notes)
-    except NoText as error:
-        if not file.in_folder:
-            raise
-        notes.skipped_tables.append(file.name)
-        if notes.no_text is None:
-            notes.no_text = error
+        yield from split_documents(read_plain(file, noticed), separator)
+    notes.add(noticed)
 
 
 def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:

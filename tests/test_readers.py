@@ -792,6 +792,42 @@ def test_a_left_out_file_may_come_last(tmp_path):
     assert copied(tmp_path, separator="f") == "a"
 
 
+def test_a_left_out_file_is_noted_for_nothing_else(tmp_path, capsys):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", b"<html>\0<|endoftext|>\n" + b"x" * readers.PIECE + LATIN)
+    copied(tmp_path)
+    (note,) = notes(capsys)
+    assert "1 file is not UTF-8" in note
+
+
+def test_a_separator_in_a_left_out_file_divides_nothing(tmp_path, capsys):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", b"x---y" + b"x" * readers.PIECE + LATIN)
+    copied(tmp_path, separator="---")
+    assert notes(capsys)[1].startswith("data.separator '---' does not occur")
+
+
+def test_a_left_out_table_has_no_longer_column(tmp_path, capsys):
+    write(tmp_path / "a.jsonl", '{"text": "abc"}\n')
+    write(tmp_path / "b.jsonl", '{"other": "' + "x" * 99 + '"}\n')
+    copied(tmp_path)
+    assert notes(capsys)[1:] == [
+        f"of these, without a text in column text and left out too: {tmp_path}/b.jsonl"]
+
+
+def test_a_bad_file_of_a_folder_is_left_out_if_all_others_are_named(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", LATIN)
+    assert copied(tmp_path / "a.txt", tmp_path) == "a"
+
+
+def test_a_folder_with_nothing_left_says_why(tmp_path):
+    write(tmp_path / "a.jsonl", '{"other": "x"}\n')
+    write(tmp_path / "b.txt", LATIN)
+    with pytest.raises(UserError, match="a.jsonl cannot be read: it has no text in a column"):
+        copied(tmp_path)
+
+
 def test_a_named_file_that_is_not_utf8_is_an_error_beside_its_folder(tmp_path):
     write(tmp_path / "a.txt", "a")
     write(tmp_path / "b.txt", LATIN)
