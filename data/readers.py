@@ -104,7 +104,8 @@ SIGNATURES = (
 # In a JSON object: what is before a key, the key, and the colon.
 JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
 GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
+# A frame of zstd. One that has no text, with a first byte of 0x50 to 0x5f, may come before it.
+ZSTD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 
 def file_kind(path: str | PurePath) -> str:
@@ -313,7 +314,7 @@ def unpack(file: io.BufferedReader) -> io.BufferedReader:
     content: Any = file
     if head.startswith(GZIP):
         content = io.BufferedReader(gzip.GzipFile(fileobj=file))
-    elif head.startswith(ZSTD):
+    elif ZSTD.match(head):
         require_modules("pyarrow", advice="unpack it with unzstd FILE")
         import pyarrow
 

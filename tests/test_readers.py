@@ -506,7 +506,8 @@ NAIVE = "naïve\r\n".encode()
     ("a.zst", zstd(NAIVE)), ("packed.txt", gz(NAIVE)),
     ("unpacked.txt.gz", NAIVE),  # a browser has unpacked it and kept the name
     ("padded.gz", gz(NAIVE) + b"\0" * 512),
-    ("parts.zst", zstd(NAIVE[:3]) + zstd(NAIVE[3:]))], ids=short)
+    ("parts.zst", zstd(NAIVE[:3]) + zstd(NAIVE[3:])),
+    ("pzstd.zst", b"\x50\x2a\x4d\x18\4\0\0\0size" + zstd(NAIVE))], ids=short)
 def test_the_content_tells_whether_a_file_is_packed(tmp_path, name, content):
     assert read(write(tmp_path / name, content)) == ["naïve\r\n"]
 
