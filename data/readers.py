@@ -650,14 +650,13 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         begin = 1 + skipped  # line of the row
         try:
             names = next(rows, [])
-            if names and column not in names:
-                raise no_text(column, dict.fromkeys(names, "str"), delimiter)
-            if names.count(column) > 1:
-                raise UserError(f"its first line names {names.count(column)} columns {column!r}: "
-                                "give each another name")
+            if first:  # else the file is empty
+                check_names(names, column, delimiter, begin)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
-                if any(fields[len(names) :]):
+                further = fields[len(names) :]
+                # Excel may end rows with delimiters. A text alone on its line ends with its own.
+                if any(further) or (further and len(names) == 1):
                     raise UserError(f"line {begin} has {len(fields)} fields, and the first line "
                                     f"names {len(names)} columns: a text with {delimiter!r} in it "
                                     "needs quotes around it")
@@ -674,6 +673,18 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                 advice += f"; {advise_unquoted(column)}"
             raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
                             f"{advice}") from None
+
+
+def check_names(names: list[str], column: str, delimiter: str, line: int) -> None:
+    """Raise UserError unless `column` is one of the names in this line of a CSV, and once only."""
+    if not any(names):
+        raise NoText(f"line {line} names no column: remove the lines above the one that names "
+                     f"{column!r}")
+    if column not in names:
+        raise no_text(column, dict.fromkeys(names, "str"), delimiter)
+    if names.count(column) > 1:
+        raise UserError(f"its first line names {names.count(column)} columns {column!r}: give each "
+                        "another name")
 
 
 def advise_unquoted(column: str) -> str:

@@ -118,6 +118,9 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
 
 @pytest.mark.parametrize("name, content, words", [
     ("a.csv", "0,a tweet\n1,another\n", "'0', 'a tweet': its first line has to name the columns"),
+    ("a.csv", "\nid,text\n1,a\n", "line 1 names no column: remove the lines above .* 'text'"),
+    ("a.csv", "sep=,\n,,\nid,text,\n1,a,\n", "line 2 names no column"),
+    ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* names 1 columns: .*quotes"),
     ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* names 2 columns: .*quotes"),
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
@@ -719,6 +722,12 @@ def test_a_named_table_without_the_column_is_an_error(tmp_path):
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     with pytest.raises(UserError, match="only 'day', 'amount': "):
         read(tmp_path, tmp_path / "b.csv")
+
+
+def test_an_empty_table_is_no_error_in_a_folder(tmp_path):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.csv", "")
+    assert read(tmp_path) == ["text"]
 
 
 def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
