@@ -122,10 +122,12 @@ def model_fields(config: ModelConfig) -> dict[str, Any]:
         "rope.dimension_count": config.head_dim,
         "rope.freq_base": float(theta),
     }
+    if scaling is not None:
+        # llama.cpp reads it with a scaling type of yarn only, and an import reads it.
+        fields["rope.scaling.original_context_length"] = scaling.original_positions
     if scaling is not None and scaling.type == "linear":
         fields["rope.scaling.type"] = scaling.type
         fields["rope.scaling.factor"] = float(scaling.factor)
-        fields["rope.scaling.original_context_length"] = scaling.original_positions
     if scaling is not None and scaling.type == "yarn":
         # No scaling type: with yarn, llama.cpp would slow by a ramp of its own, whose betas its
         # `llama` architecture does not read. `rope_factors` are the ramp.

@@ -181,7 +181,8 @@ def read_scaling(
         raise ValueError(f"{ROPE_FACTORS} beside a rope.scaling.factor of {factor:g}: we have "
                          "no counterpart for both in one model")
     if factors is not None:
-        return recognise_factors(factors, model, magnitude)
+        stated = theirs.get("rope.scaling.original_context_length")
+        return recognise_factors(factors, model, magnitude, stated)
     is_yarn = is_scaled and kind == "yarn"
     if magnitude != 1 and not is_yarn:
         raise ValueError(f"rope.scaling.attn_factor {magnitude:g} without YaRN: we have no "
@@ -197,10 +198,10 @@ def read_scaling(
 
 
 def recognise_factors(
-    factors: Tensor, model: ModelConfig, magnitude: float
+    factors: Tensor, model: ModelConfig, magnitude: float, original: int | None = None
 ) -> RopeScaling | None:
     """The scaling that divides the frequencies of a model by `factors` (D/2,), and multiplies
-    queries and keys by `magnitude`.
+    queries and keys by `magnitude`. `original` is the length before scaling, if it is known.
 
     Raises ValueError where it is neither llama3's nor YaRN's with the usual bounds.
     """
@@ -210,7 +211,7 @@ def recognise_factors(
                          "pairs of channels")
     if magnitude == 1 and torch.equal(factors, torch.ones(pairs)):
         return None
-    for scaling in propose_scalings(factors, model, magnitude):
+    for scaling in propose_scalings(factors, model, magnitude, original):
         expected = rope_factors(replace(model, rope_scaling=scaling))
         assert expected is not None
         if torch.allclose(factors, expected, rtol=1e-5, atol=0):
@@ -221,14 +222,16 @@ def recognise_factors(
 
 
 def propose_scalings(
-    factors: Tensor, model: ModelConfig, magnitude: float
+    factors: Tensor, model: ModelConfig, magnitude: float, original: int | None
 ) -> Iterator[RopeScaling]:
-    """Yield the scalings that may have these `factors` (D/2,).
+    """Yield the scalings that may have these `factors` (D/2,), of the `original` length first, if
+    the file states it, as ours do.
 
     The largest is that of the slowest pairs. With llama3, a pair between the two bounds keeps a
     share of its frequency. The share tells how often the pair turns within the original length, and
     so what this length is. (Only the ratios of the length and the bounds matter, so the bounds can
-    be taken to be 1 and 4.) With YaRN, the original length follows from the one in the file.
+    be taken to be 1 and 4.) With YaRN, an original length that is not stated follows from the one
+    after scaling.
     """
     factor = float(str(np.float32(factors.max().item())))
     if not math.isfinite(factor) or factor <= 1:
@@ -241,11 +244,14 @@ def propose_scalings(
         frequencies = rope_frequencies(model.head_dim, model.theta)
         estimates = 2 * math.pi * turns / frequencies
         lengths = [round(estimates[is_between].median().item())]
+    if original is not None:
+        lengths.insert(0, original)
     if magnitude == 1:
         for length in lengths:
             if length > 0:
                 yield RopeScaling("llama3", factor, length)
-    original = round(model.max_positions / factor)
+    if original is None:
+        original = round(model.max_positions / factor)
     if original > 0:
         usual = RopeScaling("yarn", factor, original)
         is_usual = math.isclose(usual.magnitude, magnitude, rel_tol=1e-6)

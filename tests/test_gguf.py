@@ -244,7 +244,7 @@ def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048, "rope_scaling": scaling}
     fields, tensors = read_gguf(make_run(tmp_path, **shape).path, tmp_path / "out.gguf")
     assert fields["llama.context_length"] == 2048
-    original_length = 512 if kind == "linear" else None
+    original_length = None if kind == "ntk" else 512
     assert fields.get("llama.rope.scaling.original_context_length") == original_length
     frequencies, magnitude = llama_cpp_rotations(fields, tensors, 64)
     rotary = LlamaRotaryEmbedding(LlamaConfig(**hf.to_config(model_config(**shape))))

@@ -110,6 +110,8 @@ def test_types_that_the_package_only_reads_are_read(kind, tmp_path):
 
 # --- positions ------------------------------------------------------------------------------------
 
+ORIGINAL = "llama.rope.scaling.original_context_length"
+
 
 @pytest.mark.parametrize("scaling", [
     RopeScaling("linear", 4.0, 16), RopeScaling("llama3", 4.0, 16), RopeScaling("yarn", 4.0, 16),
@@ -119,6 +121,27 @@ def test_a_scaling_comes_back(scaling, tmp_path):
     back = import_gguf(file)
     assert load_model(back).config.rope_scaling == scaling
     assert_same_logits(load_model(back), load_model(run))
+
+
+@pytest.mark.parametrize("scaling", [
+    RopeScaling("yarn", 2.0, 16), RopeScaling("yarn", 8.0, 16, attention_factor=1.3),
+    RopeScaling("llama3", 4.0, 5)])
+def test_a_scaling_comes_back_whatever_the_context_is(scaling, tmp_path):
+    """The context of 64 is not the length that a scaling of 16 by 2 or 8 reaches. Within 5 tokens
+    no pair turns once, so that all are slowed alike."""
+    run, file = make_gguf(tmp_path, head_dim=32, rope_scaling=scaling)
+    back = load_model(import_gguf(file))
+    assert back.config.rope_scaling == scaling
+    assert back.config.max_positions == 64
+    assert_same_logits(back, load_model(run))
+
+
+def test_an_older_export_of_yarn_comes_back(tmp_path):
+    """It did not state the original length, which follows from the context."""
+    scaling = RopeScaling("yarn", 4.0, 16)
+    _, file = make_gguf(tmp_path, head_dim=32, rope_scaling=scaling)
+    edit_gguf(file, {ORIGINAL: None})
+    assert imported_model(file).rope_scaling == scaling
 
 
 def test_ntk_comes_back_as_a_larger_base(tmp_path):
@@ -133,6 +156,7 @@ def test_the_factors_of_llama_3_1_are_recognised(tmp_path):
     scaling = RopeScaling("llama3", 8.0, 8192)
     _, file = make_gguf(tmp_path, n_layers=1, n_heads=1, n_kv_heads=1, head_dim=128, theta=5e5,
                         rope_scaling=scaling, max_positions=16384)
+    edit_gguf(file, {ORIGINAL: None})
     assert gguf.GGUFReader(file).fields["llama.context_length"].contents() == 16384
     assert imported_model(file).rope_scaling == scaling
 
