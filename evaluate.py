@@ -97,8 +97,7 @@ def main(argv: list[str] | None = None) -> None:
         if resolve_device(options.device).type == "cpu":
             keep_freed_memory()
         models = open_models(options.runs, options.given, held)
-        if options.checkpoint == "best":
-            note_missing_best(models)
+        check_weights(models, options.checkpoint)
         drawn = choose_drawn(models, options.plot) if options.plot else []
         if options.given:
             results = measure_on_text(models, options)
@@ -212,11 +211,17 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
     return models
 
 
-def note_missing_best(models: list[Model]) -> None:
-    """Print a note for each run whose last weights stand in for the best ones."""
-    for model in models:
-        if model.weights is None:
-            model.run.note_missing_best()
+def check_weights(models: list[Model], checkpoint: measure.Checkpoint) -> None:
+    """Raise UserError for a run without this checkpoint, as one has that has just been started.
+
+    Prints a note for each run whose last weights stand in for the best ones.
+    """
+    runs = [model.run for model in models if model.weights is None]
+    for run in runs:
+        run.checkpoints.find(checkpoint)
+    if checkpoint == "best":
+        for run in runs:
+            run.note_missing_best()
 
 
 def open_foreign(path: Path, held: ExitStack) -> Model:

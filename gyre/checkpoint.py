@@ -145,7 +145,7 @@ class Checkpoints:
         if name == "best" and not self.has_best:
             return 0
         with suppress(UserError):
-            return self._read_step(self._find(name))
+            return self._read_step(self.find(name))
         return 0
 
     def _read_step(self, folder: Path) -> int:
@@ -174,7 +174,7 @@ class Checkpoints:
         all, so that all read the same folder. Raises UserError for missing files, and for a folder
         that a training replaced meanwhile.
         """
-        folder = self._find(name)
+        folder = self.find(name)
         previous = self.path / "previous"
         while True:
             with watching(folder):
@@ -192,7 +192,7 @@ class Checkpoints:
             self.last_is_good = False
             folder = previous
 
-    def _find(self, name: Literal["last", "best"] | int) -> Path:
+    def find(self, name: Literal["last", "best"] | int) -> Path:
         """Return the folder where this checkpoint stands. Raises UserError if there is none."""
         for place in PLACES.get(str(name), (f"kept/{name}",)):
             folder = self.path / place

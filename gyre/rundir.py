@@ -196,7 +196,7 @@ class RunDir:
 
     def note_missing_best(self) -> None:
         """Print a note if the last weights stand in for the best ones, which there are not."""
-        if not self.checkpoints.has_best:
+        if not self.checkpoints.has_best and self.checkpoints.has_training:
             say(f"note: {self.path} has no best weights: its last ones are taken")
 
     @property

@@ -300,6 +300,20 @@ def test_a_run_without_best_weights_is_measured_with_a_note(
     assert [line.startswith(note) for line in errors].count(True) == n_notes
 
 
+@pytest.mark.parametrize("checkpoint", ["best", "last"])
+def test_a_run_without_weights_is_refused_first(
+    runs, tmp_path, capsys, monkeypatch, checkpoint
+):
+    monkeypatch.chdir(runs.parent)
+    monkeypatch.setattr(measure, "measure", pytest.fail)
+    shutil.copytree(runs / "rope", tmp_path / "started")
+    for name in ("best", "last", "previous"):
+        shutil.rmtree(tmp_path / "started" / name)
+    words = ("rope", tmp_path / "started", "--device=cpu", f"--checkpoint={checkpoint}")
+    (error,) = error_lines(capsys, evaluate.main, *words)
+    assert error.startswith(f"error: {tmp_path / 'started'} has no checkpoint '{checkpoint}': ")
+
+
 def test_a_folder_that_is_no_run_is_skipped(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     (_, rope, *_), errors = evaluated(capsys, "rope", "runs/notes", "--device=cpu")
