@@ -67,7 +67,7 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
         raise UserError(_describe_missing(path))
     try:
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
-    except (UserError, KeyboardInterrupt):
+    except (UserError, KeyboardInterrupt, SystemExit):  # export.py makes one of SIGTERM
         raise
     except BaseException as error:  # of a damaged file; a panic of Rust is no Exception
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "

@@ -1,5 +1,6 @@
 """Every string comes back, and the file is a plain sentencepiece one."""
 
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -81,6 +82,14 @@ def test_foreign_files_are_refused(tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")  # as Llama 3's begins
     with pytest.raises(UserError, match="tokenizer.model is no tokenizer for us"):
         open_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_a_signal_while_it_is_opened_is_no_damage(tokenizer, monkeypatch, stop):
+    """export.py makes a SystemExit of SIGTERM."""
+    monkeypatch.setattr("data.tokenizer.fallback_bytes", Mock(side_effect=stop))
+    with pytest.raises(stop):
+        open_tokenizer(tokenizer.path)
 
 
 def test_a_truncated_file_is_refused_wherever_it_is_cut(tokenizer, tmp_path):
