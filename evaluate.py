@@ -280,7 +280,7 @@ def check_comparable(runs: list[RunDir]) -> None:
 def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return what `options` ask to measure of each run, on the validation text of all.
 
-    UserError, before anything is measured, for runs that do not compare.
+    UserError, before anything is measured, for runs that do not compare, or whose text is gone.
     """
     check_comparable(runs)
     windows = measure.WINDOWS if options.lengths else None
@@ -288,6 +288,7 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
         config = read_config(run.path / "config.yaml")
         context = config.data.seq_len if options.context is None else options.context
         check_windows(run.path, config, context, options.stride)
+        measure.open_prepared(run, config)  # refuses a text that has changed
         if options.lengths:
             measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len,
                                  "the text held out for validation")

@@ -637,15 +637,16 @@ def test_windows_past_a_table_of_positions_are_refused_first(runs, capsys, monke
     assert "--context 41 is longer than the table of positions of runs/learned" in error
 
 
-def test_a_run_whose_text_has_changed_is_refused(workdir, capsys, monkeypatch):
+def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, monkeypatch):
     monkeypatch.chdir(workdir)
+    monkeypatch.setattr(measure, "measure", pytest.fail)
     train_tiny(workdir, "changed", "--data.val_fraction", "0.3", "--log.runs=changed",
                "--data.prepared=changed-prepared", "--train.steps=3")
     shutil.rmtree("changed-prepared")
     text = Path("text.txt").read_bytes()
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
     try:
-        error = error_lines(capsys, evaluate.main, "changed/changed")[-1]
+        error = error_lines(capsys, evaluate.main, "rope", "changed/changed")[-1]
     finally:
         Path("text.txt").write_bytes(text)
     assert "not what changed/changed was trained on: restore the text" in error
