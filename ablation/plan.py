@@ -15,6 +15,7 @@ import re
 import statistics
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ from errors import UserError
 from files import read_sealed, write_sealed
 from gyre.compute import processor_name
 from gyre.optim import OptimConfig
-from gyre.options import make_config, nearest
+from gyre.options import OPTIONS, make_config, nearest
 from model.encodings import POSITIONS
 
 Overlay = dict[str, Any]
@@ -303,20 +304,47 @@ def shared_options(
     """Return, by section, the options that a study gave to all of its arms.
 
     `configs` and `arms` are those of its plan. The arms that do not set an option themselves decide
-    on it, or all arms if each sets it. Options in which they differ are left out, and so are those
-    that are unset or that this version of gyre does not have.
+    on it, or all arms if each sets it, unless it has no effect without another one, in which they
+    differ. Options in which they differ are left out, and so are those that are unset or that this
+    version of gyre does not have. What `make_config` fills in from other options is left out too,
+    because a new arm may have others of those.
     """
     known = asdict(make_config())
     shared: dict[str, dict[str, Any]] = {}
+    set_by_each: dict[str, Any] = {}
     for section in ("model", "data", "optim", "train"):
         shared[section] = {}
         for name in known[section]:
             option = f"{section}.{name}"
             plain = [arm for arm in arms if not has_own(arms[arm], option)]
             first, *others = [configs[arm][section].get(name) for arm in plain or arms]
-            if first is not None and all(value == first for value in others):
+            if first is None or any(value != first for value in others):
+                continue
+            if plain:
                 shared[section][name] = first
+            else:
+                set_by_each[option] = first
+    for option, value in set_by_each.items():
+        section, _, name = option.partition(".")
+        with suppress(UserError):
+            make_config(shared, {option: value})
+            shared[section][name] = value
+    for section, values in shared.items():
+        for name in list(values):
+            if OPTIONS[f"{section}.{name}"].default is None:
+                value = values.pop(name)
+                if fill_in(shared, section, name) != value:
+                    values[name] = value
     return shared
+
+
+def fill_in(layer: Mapping[str, Any], section: str, name: str) -> Any:
+    """Return the value that `make_config` gives to an option, or None if it refuses the layer."""
+    try:
+        config = make_config(layer)
+    except UserError:
+        return None
+    return asdict(config)[section][name]
 
 
 def has_own(overlay: Overlay, option: str) -> bool:

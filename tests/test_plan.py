@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from tiny_study import make_plan
 
 from ablation import plan
+from ablation.runner import select_decisive
 from errors import UserError
 from files import read_json
 from gyre.optim import OptimConfig, lr_factor
+from gyre.options import make_config
 from model.encodings import POSITIONS
 from model.position import ALiBi
 
@@ -155,6 +157,29 @@ def test_a_part_of_an_option_is_an_arms_own():
     own = {"model.rope_scaling.type": "ntk"}
     shared = plan.shared_options({"a": scaled, "b": plain}, {"a": own, "b": {}})
     assert shared["model"] == {"rope_scaling": {"type": "yarn"}}
+
+
+def test_sizes_that_follow_from_others_are_left_to_a_new_arm():
+    base = make_config({"model.n_heads": 4, "model.hidden_dim": 344})
+    config = select_decisive(base)
+    shared = plan.shared_options({"a": config, "b": config}, {"a": {}, "b": {}})
+    arm = make_config(shared, {"model.n_heads": 8}).model
+    assert (arm.n_kv_heads, arm.head_dim, arm.hidden_dim) == (8, 32, 344)
+    assert make_config(shared) == base
+
+
+def test_learned_positions_can_stand_beside_encodings_of_a_longer_context():
+    english = plan.read_plan(ROOT / "studies" / "english")
+    shared = plan.shared_options(english.config, english.arms)
+    assert make_config(shared, {"model.position": "learned"}).model.max_positions == 128
+
+
+def test_what_each_arm_says_of_its_own_encoding_is_not_shared():
+    arms = {"a": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
+            "b": {"model.position": "sin_residual", "model.sinusoid": "vaswani"}}
+    configs = {arm: select_decisive(make_config(overlay)) for arm, overlay in arms.items()}
+    shared = plan.shared_options(configs, arms)
+    assert make_config(shared, {"model.position": "rope"}).model.sinusoid == "matched"
 
 
 def test_beside_a_study_its_lengths_and_seeds_are_taken_over():
