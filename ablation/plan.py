@@ -348,8 +348,11 @@ def fill_in(layer: Mapping[str, Any], section: str, name: str) -> Any:
 
 
 def has_own(overlay: Overlay, option: str) -> bool:
-    """Return whether an arm sets an option, such as model.rope_scaling, or a part of it."""
-    return any(f"{name}.".startswith(f"{option}.") for name in overlay)
+    """Return whether an arm sets an option, such as model.rope_scaling, or a part of it.
+
+    In an arm of the command line, the name may have dashes in place of underscores.
+    """
+    return any(f"{name}.".replace("-", "_").startswith(f"{option}.") for name in overlay)
 
 
 # --- learning rates -------------------------------------------------------------------------------

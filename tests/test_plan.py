@@ -182,6 +182,14 @@ def test_what_each_arm_says_of_its_own_encoding_is_not_shared():
     assert make_config(shared, {"model.position": "rope"}).model.sinusoid == "matched"
 
 
+def test_an_option_of_an_arm_may_be_spelt_with_dashes():
+    usual = {"model": {}, "data": {}, "optim": {"warmup_steps": 50}, "train": {}}
+    quick = {"model": {}, "data": {}, "optim": {"warmup_steps": 5}, "train": {}}
+    own = {"optim.warmup-steps": "5"}
+    shared = plan.shared_options({"a": usual, "b": quick}, {"a": {}, "b": own})
+    assert shared["optim"] == {"warmup_steps": 50}
+
+
 def test_beside_a_study_its_lengths_and_seeds_are_taken_over():
     tier = plan.tier_beside(plan.read_plan(ROOT / "studies" / "five"), seeds=None)
     assert tier.horizons == (1048576, 2097152, 4194304, 8388608)
