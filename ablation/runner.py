@@ -127,7 +127,8 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     )
     if beside:
         plan.tuned.arms |= beside.tuned.arms
-        plan.diverged = beside.diverged or []
+        planned = [f"{arm}-s{seed}" for arm in beside.arms for seed in plan.seeds]
+        plan.diverged = [name for name in beside.diverged or [] if name in planned]
         # Rates are tuned on another validation text than is reported, if those beside were.
         plan.second_val = bool(beside.second_val)
     return plan

@@ -320,6 +320,15 @@ def test_beside_a_study_its_diverged_runs_are_taken_over(workdir, far, tmp_path,
     assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
 
 
+def test_beside_a_study_no_run_of_another_seed_has_diverged(workdir, far, tmp_path, monkeypatch):
+    stored = read_sealed(far / "plan.json", "")
+    write_sealed(far / "plan.json", stored | {"seeds": [0, 1], "diverged": ["sin-s0", "sin-s1"]})
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    argv = beside_arguments(workdir, far, tmp_path, "--seeds", "1")
+    assert exit_code(ablate.main, *argv) == 130
+    assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
+
+
 @pytest.mark.parametrize("left", ["rope-s7.json", None])
 def test_beside_a_study_without_records_nothing_is_begun(workdir, far, tmp_path, capsys, left):
     """Not even where there is a record of a seed that is not wanted."""
