@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -333,18 +334,17 @@ def shared_options(
         for name in list(values):
             if OPTIONS[f"{section}.{name}"].default is None:
                 value = values.pop(name)
-                if fill_in(shared, section, name) != value:
+                if fill_in(shared, f"{section}.{name}") != value:
                     values[name] = value
     return shared
 
 
-def fill_in(layer: Mapping[str, Any], section: str, name: str) -> Any:
+def fill_in(layer: Mapping[str, Any], option: str) -> Any:
     """Return the value that `make_config` gives to an option, or None if it refuses the layer."""
     try:
-        config = make_config(layer)
+        return attrgetter(option)(make_config(layer))
     except UserError:
         return None
-    return asdict(config)[section][name]
 
 
 def has_own(overlay: Overlay, option: str) -> bool:
