@@ -1,5 +1,6 @@
 """Resolve a command line of train.py: start a run, resume one, or branch off from one."""
 
+import math
 import os
 import re
 import shlex
@@ -287,6 +288,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # Without scaling, the trained length is data.seq_len.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
+    model["max_positions"] = max(saved.model.max_positions, find_reach(model, given))
     tokenizer = {"data.tokenizer": str(run.path),
                  "data.vocab_size": open_tokenizer(run.path).vocab_size}
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
@@ -308,6 +310,19 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     if "model.dropout" in asked:
         dropout["model.dropout"] = asked["model.dropout"]
     return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
+
+
+def find_reach(model: Layer, given: Layer) -> int:
+    """Return the length of text that the scaling of a model is meant for; 0 without a scaling.
+
+    `given` changes it, field by field. 0 also if it has no factor, which is refused later.
+    """
+    scaling = dict(model["rope_scaling"] or {})
+    for option, value in given.items():
+        if option.startswith("model.rope_scaling."):
+            scaling[option.removeprefix("model.rope_scaling.")] = value
+    factor = scaling.get("factor", 0)
+    return math.ceil(factor * scaling.get("original_positions", 0))
 
 
 def check_given(run: RunDir, saved: Config, given: Layer) -> None:

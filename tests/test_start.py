@@ -150,6 +150,24 @@ def test_a_new_scaling_takes_the_row_length_of_the_weights(workdir, base):
     assert (scaling.type, scaling.factor, scaling.original_positions) == ("yarn", 2.5, 20)
 
 
+@pytest.mark.parametrize("factor, context", [("2.5", 80), ("6", 120)])
+def test_a_new_scaling_makes_the_context_as_long_as_it_reaches(workdir, base, factor, context):
+    """Rows of 20 have a context of 80."""
+    argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], factor]
+    assert start(*argv).config.model.max_positions == context
+
+
+def test_another_factor_makes_the_context_longer(workdir, finished):
+    argv = [*training_argv(workdir), "--init-from", finished, "--model.rope_scaling.factor", "6"]
+    assert start(*argv).config.model.max_positions == 120
+
+
+def test_a_context_that_is_given_to_a_scaling_is_kept(workdir, base):
+    argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], "6",
+            "--model.max_positions", "90"]
+    assert start(*argv).config.model.max_positions == 90
+
+
 def test_a_row_length_that_is_given_to_a_scaling_is_kept(workdir, base):
     argv = [*training_argv(workdir), "--init-from", base, "--data.seq_len", "40", *SCALING,
             "--model.rope_scaling.original_positions", "7"]
