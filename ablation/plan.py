@@ -330,13 +330,18 @@ def shared_options(
         with suppress(UserError):
             make_config(shared, {option: value})
             shared[section][name] = value
-    for section, values in shared.items():
-        for name in list(values):
-            if OPTIONS[f"{section}.{name}"].default is None:
-                value = values.pop(name)
-                if fill_in(shared, f"{section}.{name}") != value:
-                    values[name] = value
+    leave_out_filled_in(shared)
     return shared
+
+
+def leave_out_filled_in(layer: dict[str, dict[str, Any]]) -> None:
+    """Remove the options, by section, that `make_config` would set to the same without them."""
+    for section, values in layer.items():
+        unset_by_default = [name for name in values if OPTIONS[f"{section}.{name}"].default is None]
+        for name in unset_by_default:
+            value = values.pop(name)
+            if fill_in(layer, f"{section}.{name}") != value:
+                values[name] = value
 
 
 def fill_in(layer: Mapping[str, Any], option: str) -> Any:
