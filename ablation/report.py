@@ -102,7 +102,8 @@ def describe(study: Study) -> dict[str, str]:
     """Return the words and numbers that stand in the sentences of report.md, by name."""
     plan = study.plan
     last = study.horizons[-1]
-    warmup_steps = plan.config[study.baseline]["optim"]["warmup_steps"]
+    optim = plan.config[study.baseline]["optim"]
+    final_lr = optim["final_lr"]
     targets = min(record.targets for record in study.records.values())
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
@@ -126,7 +127,8 @@ def describe(study: Study) -> dict[str, str]:
         "name": plan.name,
         "left_out": " ".join(left_out),
         "base": study.baseline,
-        "warm_up": amount(warmup_steps * plan.step_tokens),
+        "warm_up": amount(optim["warmup_steps"] * plan.step_tokens),
+        "final_lr": f"{final_lr:g} of the rate" if final_lr else "0",
         "used": f"{USED:g}",
         "bigram": f"{plan.ngrams[1]:.2f}",
         "tuning_seeds": ", ".join(map(str, plan.tuning_seeds)),

@@ -83,6 +83,14 @@ def test_the_page_has_the_fewest_targets_of_all_runs(made_up):
     assert "(50,176 or more)" in compose(Study.load(made_up))
 
 
+@pytest.mark.parametrize("final_lr, words", [(0.0, "0, with"), (0.1, "0.1 of the rate, with")])
+def test_the_page_says_to_which_rate_a_run_cools_down(pair, final_lr, words):
+    plan = read_plan(pair)
+    plan.config["sin"]["optim"]["final_lr"] = final_lr
+    write_plan(pair, plan)
+    assert f"after a cooldown to {words}" in compose(Study.load(pair))
+
+
 def test_one_seed_has_no_interval(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     (row,) = table(page, "nats per token, one seed").values()
