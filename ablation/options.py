@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Plan, Tier
-from data.sources import DataConfig
+from data.sources import SOURCES, DataConfig
 from errors import Range, UserError
 from gyre.compute import resolve_device
 from gyre.options import Config, Parser, flatten, make_config, read_yaml
@@ -22,6 +22,9 @@ from gyre.rundir import RunDir
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
           "log.job_type", "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
+# What names a text, and belongs to it.
+TEXT = {f"data.{option}" for source in SOURCES.values() for option in source.options}
+TEXT.add("data.source")
 # Options of ablate.py that a study which this one is beside has settled.
 SETTLED = ("config", "tier", "tokens", "no_tuning")
 # Options of train.py that can be given all the same.
@@ -123,6 +126,8 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     shared: dict[str, Any] = {}
     for layer in (*layers, numbers):
         shared |= flatten(layer)
+    for name in shared.keys() & TEXT:  # a later layer may have replaced the text of an earlier one
+        shared[name] = attrgetter(name)(config)
     baseline = options.baseline
     if not baseline and beside:
         baseline = beside.baseline

@@ -28,7 +28,7 @@ import msgspec
 import yaml
 
 from data.readers import PLAIN, TABLES, file_kind
-from data.sources import AUTO, DataConfig, Fitted, check_sources
+from data.sources import AUTO, SOURCES, DataConfig, Fitted, check_sources
 from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
 from gyre.optim import OptimConfig
@@ -155,6 +155,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     """
     merged: dict[str, Any] = {}
     for layer in layers:
+        forget_text(merged, layer)
         merge(merged, layer)
     for name, value in flatten(merged):
         if value == AUTO and OPTIONS[name].hint == Fitted:
@@ -183,6 +184,26 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     config = dataclasses.replace(config, model=model)
     config.check()
     return config
+
+
+def forget_text(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    """Remove from `merged` how it names a text, if the next `layer` names one elsewhere.
+
+    Files are an exception: they replace any text, see `DataConfig`.
+    """
+    values = dict(flatten(layer))
+    source = values.get("data.source", DataConfig.source)
+    for name in ("url", "hub"):
+        if values.get(f"data.{name}"):
+            source = name
+    names_other = "data.source" in values or source != DataConfig.source
+    if values.get("data.files") or not names_other or source not in SOURCES:
+        return
+    data = merged.get("data", {})
+    data.pop("source", None)
+    for other in SOURCES.values():
+        for option in {*other.options} - {*SOURCES[source].options}:
+            data.pop(option, None)
 
 
 def find_tokenizer(data: DataConfig, runs: str) -> DataConfig:

@@ -265,6 +265,26 @@ def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("earlier, later, source", [
+    ({"data.files": ["a.txt"]}, {"data.url": "http://b"}, "url"),
+    ({"data.files": ["a.txt"]}, {"data.hub": "b/c"}, "hub"),
+    ({"data.files": ["a.txt"], "data.separator": "##"}, {"data.source": "stdlib"}, "stdlib"),
+    ({"data.source": "files", "data.files": ["a.txt"]}, {"data.url": "http://b"}, "url"),
+    ({"data.url": "http://b", "data.sha256": "0"}, {"data.hub": "b/c"}, "hub"),
+    ({"data.hub": "b/c", "data.hub_revision": "1"}, {"data.url": "http://b"}, "url"),
+    ({"data.url": "http://b"}, {"data.files": ["a.txt"]}, "files")], ids=str)
+def test_a_later_text_replaces_an_earlier_one(earlier, later, source):
+    data = make_config(earlier, later).data
+    assert data.source == source
+    named = {name for name in ("files", "url", "hub") if getattr(data, name) is not None}
+    assert named == {source} - {"stdlib"}
+
+
+def test_what_belongs_to_a_text_stays_where_it_is_named_again():
+    earlier = {"data.hub": "b/c", "data.hub_revision": "1", "data.column": "words"}
+    assert make_config(earlier, {"data.hub": "b/c"}) == make_config(earlier)
+
+
 def test_the_checkpoint_of_the_last_step_can_be_kept():
     assert parse_config("--train.steps=300", "--train.keep=[5, 300]").train.keep == [5, 300]
 

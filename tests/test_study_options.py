@@ -114,6 +114,15 @@ def test_shared_options_have_the_numbers_that_texts_would_change(tmp_path):
     assert shared["optim.warmup_steps"] == 100
 
 
+def test_every_run_has_the_text_of_the_command_line(tmp_path):
+    """And not the one that the file names."""
+    file = tmp_path / "own.yaml"
+    file.write_text("data: {files: [a.txt]}\noptim: {schedule: wsd}\ntrain: {dtype: float32}\n",
+                    encoding="utf-8")
+    shared = resolve(["--config", str(file), "--data.url", "http://b"]).shared
+    assert make_config(shared).data.url == "http://b"
+
+
 def test_seeds_and_tokens_change_the_tier(workdir):
     tier = resolve(study_arguments(workdir, "--seeds", "3", "--tokens", "5k,1M")).tier
     assert (tier.seeds, tier.horizons, tier.grid) == (3, (5120, 1048576), (0.002,))
