@@ -205,7 +205,9 @@ def check_chosen(base: Config, options: Namespace, files: list[str], tuned: bool
             if key not in options.given and files:
                 name = f"{key} in {' or '.join(files)}"
                 advice = "Take it out of a copy of that file"
-            if key in TUNED:
+            if key in TUNED and options.beside:  # that study has settled how rates are chosen
+                advice += f", or say it for a new arm, --arm NAME={key}=VALUE"
+            elif key in TUNED:
                 advice += ", or add --no-tuning"
             raise UserError(f"{name} has no effect: the study sets it for each run. {advice}")
 
@@ -231,8 +233,11 @@ def check_study(base: Config, arms: Mapping[str, Config]) -> None:
     for arm, config in arms.items():
         for key in SHARED:
             if attrgetter(key)(config) != attrgetter(key)(base):
-                raise UserError(f"--arm {arm}: {key} must be the same in all arms of a study: set "
-                                f"--{key} for all")
+                advice = f"set --{key} for all"
+                if key in CHOSEN:
+                    advice = "leave it out, the study sets it for each run"
+                raise UserError(f"--arm {arm}: {key} must be the same in all arms of a study: "
+                                f"{advice}")
 
 
 def to_words(values: Mapping[str, Any]) -> list[str]:

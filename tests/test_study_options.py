@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from builders import error_lines
+from builders import ROOT, error_lines
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
 import ablate
@@ -112,6 +112,17 @@ def test_shared_options_have_the_numbers_that_texts_would_change(tmp_path):
     shared = resolve(["--config", str(file), "--log.runs", str(tmp_path)]).shared
     assert (shared["data.vocab_size"], shared["data.seq_len"]) == (4096, 256)
     assert shared["optim.warmup_steps"] == 100
+
+
+def test_a_rate_beside_a_tuned_study_is_said_for_an_arm():
+    argv = ["--beside", str(ROOT / "studies" / "five"), "--arms", "pope", "--optim.lr", "3e-3"]
+    with pytest.raises(UserError, match="or say it for a new arm, --arm NAME=optim.lr=VALUE$"):
+        resolve(argv)
+
+
+def test_an_arm_is_told_to_leave_out_what_the_study_sets(workdir):
+    with pytest.raises(UserError, match="seed must be the same .*: leave it out, the study sets"):
+        resolve(study_arguments(workdir, "--arm", "mine=seed=4"))
 
 
 def test_every_run_has_the_text_of_the_command_line(tmp_path):
