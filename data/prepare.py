@@ -69,6 +69,7 @@ def write_files(
     with TemporaryFile(dir=folder) as file:
         source = SOURCES[config.source](config)
         text, spans, hashes = copy_parts(source.parts(), file, message, name_text(config))
+        note_windows_lines(file, source)
         chosen: dict[str, Any] = {}
         if fit_val_fraction:
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
@@ -203,6 +204,15 @@ def copy_parts(
     counts = {"sha256": copied.counts.sha256.hexdigest(), "documents": len(copied.hashes),
               "bytes": copied.spans[-1], "characters": copied.counts.characters}
     return counts, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
+
+
+def note_windows_lines(file: BinaryIO, source: Source) -> None:
+    """Note that most lines of a text end as on Windows, by its first bytes."""
+    file.seek(0)
+    beginning = file.read(1 << 20)
+    if 2 * beginning.count(b"\r\n") > beginning.count(b"\n"):
+        source.say("note: lines of this text end in \\r\\n, as on Windows, and so will those that "
+                   "the model writes: dos2unix FILE, or an editor, makes \\n of it")
 
 
 @dataclass

@@ -55,6 +55,8 @@ FEW_VAL_TOKENS = 500
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of train.minutes
+# From so many times the tokens for a byte of its own text, a tokenizer hardly knows another one.
+MANY_TOKENS = 2.0
 WORTH_SAYING = 0.3  # the share of the time of the steps from which that of validations is told
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
@@ -459,8 +461,22 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
     note_final_lr(config.optim, config.train.steps)
+    if start.source is None and config.init_from is not None:
+        note_other_text(RunDir.open(config.init_from), setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
+
+
+def note_other_text(base: RunDir, data: Prepared) -> None:
+    """Print a note if the tokenizer of a run cuts a text into far more tokens than its own."""
+    own = base.manifest.get("val")
+    if own is None or not own.get("bytes"):  # an imported run has no text
+        return
+    text = data.manifest["val"]
+    ratio = text["tokens"] / text["bytes"] / (own["tokens"] / own["bytes"])
+    if ratio > MANY_TOKENS:
+        say(f"note: the tokenizer of {base.path} makes {ratio:.1f} times as many tokens of a byte "
+            "of this text as of its own: a new run, with a tokenizer for this text, may be better")
 
 
 def note_final_lr(optim: OptimConfig, steps: int) -> None:

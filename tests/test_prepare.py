@@ -35,7 +35,7 @@ def words(seed, n_words=120):
     """Text in which nothing repeats exactly, with characters of one to four bytes."""
     pick = random.Random(seed)
     some = ["alpha", "beta", "gamma", "delta", "café", "中文", "\U0001f600", "naïve"]
-    return " ".join(pick.choice(some) + str(pick.randrange(100)) for _ in range(n_words)) + "\r\n"
+    return " ".join(pick.choice(some) + str(pick.randrange(100)) for _ in range(n_words)) + "\n\r\n"
 
 
 DOCUMENTS = [words(seed) for seed in range(60)]
@@ -489,6 +489,15 @@ def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
     prepare(config(path))
     find_or_prepare(config(path))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("lines, noted", [
+    ("a line\r\n" * 300, True), ("one line\r\n" * 149 + "a line\n" * 151, False),
+    ("a line\n" * 300, False), ("no line", False)])
+def test_lines_that_end_as_on_windows_are_noted(tmp_path, capsys, lines, noted):
+    (tmp_path / "book.txt").write_text(words(1, 400) + "\n" + lines, encoding="utf-8", newline="")
+    prepare(config(tmp_path / "book.txt"))
+    assert (r"note: lines of this text end in \r\n" in capsys.readouterr().err) is noted
 
 
 def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):

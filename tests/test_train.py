@@ -407,6 +407,21 @@ def test_a_fine_tuning_measures_the_base_on_its_own_text_first(workdir, straight
     assert f"step 0: val loss {losses[0]:.4f} nats/token" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_text_that_the_tokenizer_hardly_knows_is_noted(
+    workdir, straight, tmp_path, capfd, is_known
+):
+    text = "\u4f60\u597d\uff0c\u4e16\u754c\u3002\n" * 200
+    if is_known:
+        text = (workdir / "text.txt").read_text(encoding="utf-8")[:4000]
+    (tmp_path / "other.txt").write_text(text, encoding="utf-8")
+    assert exit_code(train.main, "--init-from", straight, "--name=tuned", "--train.steps=1",
+                     "--data.files", tmp_path / "other.txt", "--log.runs", tmp_path / "runs",
+                     "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled") == 0
+    words = f"note: the tokenizer of {straight} makes "
+    assert (words in capfd.readouterr().err) is not is_known
+
+
 def test_a_fine_tuning_of_the_last_weights_says_so(workdir, straight, tmp_path, capfd):
     shutil.copytree(straight, tmp_path / "stopped")
     shutil.rmtree(tmp_path / "stopped" / "best")
