@@ -164,8 +164,11 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
     opened = [open_rundir_or_skip(path) for path in sorted(paths)]
     runs = [run for run in opened if run is not None]
     if not runs:
-        raise UserError(f"no run in {Path(folder).absolute()}/ yet: make one with `python "
-                        "train.py --config small.yaml`")
+        advice = "make one with `python train.py --config small.yaml`"
+        of_studies = sorted(file.parent for file in Path(folder).glob("[!.]*/[!.]*/run.json"))
+        if of_studies:
+            advice = f"give a run of a study by its path, such as {of_studies[0]}, or {advice}"
+        raise UserError(f"no run in {Path(folder).absolute()}/ yet: {advice}")
     return sorted(runs, key=lambda run: run.record["created"])
 
 

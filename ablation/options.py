@@ -47,7 +47,7 @@ class StudyOptions:
     b500=model.theta=500,optim.lr=2e-3. May be given several times."""
     baseline: str | None = None
     """The arm that every difference is taken to. Default: that of the study of --beside, or else
-    the first of sin and sin_vaswani, or the last arm."""
+    the first of sin and sin_vaswani, or the first arm."""
     seeds: Annotated[int | None, Range(ge=1)] = None
     """Seeds of each arm. Default: the tier's; quick: 6."""
     tokens: str | None = None

@@ -271,11 +271,11 @@ def check_arm(name: str, arms: Collection[str]) -> None:
 
 
 def choose_baseline(name: str | None, arms: Collection[str]) -> str:
-    """Return the arm that every difference is taken to: of this name, else sin, else the last."""
+    """Return the arm that every difference is taken to: of this name, else sin, else the first."""
     if not name:
         names = list(arms)
         sinusoids = [arm for arm in names if arm in ("sin", "sin_vaswani")]
-        name = sinusoids[0] if sinusoids else names[-1]
+        name = sinusoids[0] if sinusoids else names[0]
     check_arm(name, arms)
     return name
 

@@ -101,6 +101,7 @@ def read_notes(file: Path) -> str:
 def describe(study: Study) -> dict[str, str]:
     """Return the words and numbers that stand in the sentences of report.md, by name."""
     plan = study.plan
+    positions = {config["model"]["position"] for config in plan.config.values()}
     last = study.horizons[-1]
     optim = plan.config[study.baseline]["optim"]
     final_lr = optim["final_lr"]
@@ -124,6 +125,7 @@ def describe(study: Study) -> dict[str, str]:
         rates = f"A learning rate is tuned for one length, on other seeds, {tuned_on}."
     return {
         **describe_seeds(study),
+        "title": "Position encodings" if len(positions) > 1 else "Study",
         "name": plan.name,
         "left_out": " ".join(left_out),
         "base": study.baseline,

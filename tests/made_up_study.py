@@ -96,7 +96,8 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
         "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": baseline,
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
         "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3], "dtype": "float32",
-        "config": {baseline: {"optim": {"warmup_steps": 50, "final_lr": 0.0}}},
+        "config": {arm: {"optim": {"warmup_steps": 50, "final_lr": 0.0}, "model": {"position": arm}}
+                   for arm in effect},
         "git": {"revision": "0123abcd"},
         "data_sha256": {"train.bin": "text"}, "machine": {"processor": "Example CPU"},
         "versions": {"torch": "2.13.0"},

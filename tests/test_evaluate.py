@@ -167,6 +167,16 @@ def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeyp
     assert f"no run in {Path.cwd()}/runs/ yet" in error_lines(capsys, evaluate.main)[-1]
 
 
+def test_the_run_of_a_study_is_named_where_there_is_no_other(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("sin-s0-5k", "rope-s0-5k"):
+        run = tmp_path / "runs" / "ablation-smoke" / name
+        run.mkdir(parents=True)
+        (run / "run.json").touch()
+    error = error_lines(capsys, evaluate.main)[-1]
+    assert "give a run of a study by its path, such as runs/ablation-smoke/rope-s0-5k," in error
+
+
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     run = new_run("a")
     for step, name, loss in ((1, "best", 0.5), (2, "last", 3.0)):

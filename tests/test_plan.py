@@ -116,10 +116,10 @@ def test_beside_a_study_an_arm_has_to_be_new(names):
 @pytest.mark.parametrize("name, arms, baseline", [
     (None, ["rope", "sin", "nope"], "sin"),
     (None, ["sin_vaswani", "b"], "sin_vaswani"),
-    (None, ["a", "b"], "b"),
+    (None, ["a", "b"], "a"),
     ("rope", ["rope", "sin"], "rope"),
 ])
-def test_the_baseline_is_the_given_arm_sinusoids_or_the_last(name, arms, baseline):
+def test_the_baseline_is_the_given_arm_sinusoids_or_the_first(name, arms, baseline):
     assert plan.choose_baseline(name, arms) == baseline
 
 

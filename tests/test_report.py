@@ -98,6 +98,14 @@ def test_one_seed_has_no_interval(tmp_path):
     assert "95 %" not in page
 
 
+def test_a_study_of_one_encoding_is_not_called_one_of_encodings(pair):
+    assert compose(Study.load(pair)).startswith("# Position encodings: pair\n")
+    plan = read_plan(pair)
+    plan.config["sin"] = plan.config["rope"]
+    write_plan(pair, plan)
+    assert compose(Study.load(pair)).startswith("# Study: pair\n")
+
+
 def test_one_seed_says_nothing_about_the_encodings(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     assert page.splitlines()[2] == (
