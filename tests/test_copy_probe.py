@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from builders import train_tiny
+from builders import ROOT, train_tiny
 
 from tools import copy_probe
 from tools.copy_probe import main, make_windows, probe
 
+COPYING = ROOT / "studies" / "copying"
 STREAM = torch.arange(1000, 2000)  # every token once
 VOCABULARY = 2000
 
@@ -104,3 +105,38 @@ def test_it_prints_the_losses_of_a_run(workdir, capsys):
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert list(line) == ["run", "2", "5", "10"]  # of T = 20
     assert line["5"]["first"] > 0
+
+
+@pytest.fixture(scope="module")
+def page():
+    """studies/copying/RESULTS.md, with plain minus signs."""
+    return (COPYING / "RESULTS.md").read_text(encoding="utf-8").replace("\u2212", "-")
+
+
+def probed_runs(name, length):
+    """(arm, seed, losses by n) of the runs of a committed file that had this many tokens."""
+    for line in (COPYING / name).read_text(encoding="utf-8").splitlines():
+        losses = json.loads(line)
+        arm, seed, size = losses.pop("run").rsplit("-", 2)
+        if size == length:
+            yield arm, seed.removeprefix("s"), losses
+
+
+@pytest.mark.parametrize("name", ["python.jsonl", "english.jsonl"])
+def test_the_committed_page_has_the_gains_of_its_runs(page, name):
+    runs = [*probed_runs(name, "8M")]
+    assert len(runs) > 6
+    for arm, seed, losses in runs:
+        gains = [f"{losses[n]['gain']:+.2f}" for n in ("8", "16", "32", "64")]
+        row = [f"`{arm}`, {seed}", f"{losses['32']['first']:.2f}", *gains]
+        assert f"| {' | '.join(row)} |" in page
+
+
+@pytest.mark.parametrize("arm, length, words", [
+    ("rope", "4M", "`rope` {}"), ("rope_nope", "2M", "`rope_nope` {}"),
+    ("rope_nope", "4M", "`rope_nope` {}"), ("rope_sin_qk", "4M", "`rope_sin_qk` {}")])
+def test_the_committed_page_has_the_gains_of_shorter_runs(page, arm, length, words):
+    runs = probed_runs("python.jsonl", length)
+    gains = [f"{losses['32']['gain']:+.2f}" for name, _, losses in runs if name == arm]
+    listed = gains[0] if len(gains) == 1 else f"{', '.join(gains[:-1])} and {gains[-1]}"
+    assert words.format(listed) in " ".join(page.split())
