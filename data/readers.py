@@ -51,13 +51,14 @@ CODE = """
 PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
-# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py and
-# ablation/plan.py.
+# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py,
+# ablation/plan.py and formats/web.py.
 OUTPUTS = (
     ("gyre's runs", "run.json", "config.yaml"),
     ("gyre's prepared texts", "manifest.json", "train.bin"),
     ("gyre's studies", "plan.json", "results"),
     ("gyre's studies", "plan.json", "logs"),  # before its first record
+    ("gyre's pages", "index.html", "model.gguf"),
 )
 
 AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"

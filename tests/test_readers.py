@@ -654,6 +654,7 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
 OUTPUTS = pytest.mark.parametrize("names, what", [
     (["config.yaml", "run.json", "metrics.jsonl"], "gyre's runs"),
     (["manifest.json", "train.bin", "tokenizer.txt"], "gyre's prepared texts"),
+    (["index.html", "model.gguf", "index.js"], "gyre's pages"),
     (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies"),
     (["plan.json", "logs/tune-1M-rope.log"], "gyre's studies")])
 
