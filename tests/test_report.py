@@ -20,7 +20,8 @@ from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
-             "what-where-long", "what-where-english", "interleaved"]
+             "what-where-long", "what-where-english", "interleaved",
+             "interleaved-long"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -554,6 +555,25 @@ def test_results_md_has_how_the_rivals_go_on(committed):
     first, last = [interval(study, "rope_sin_qk", tokens, "sin_qk_2e3", base)
                    for tokens in study.horizons]
     assert f"They are ahead of `sin_qk` there, too: {first} and {last}." in page
+
+
+def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
+    study = committed["interleaved-long"]
+    first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
+    page = words("docs/results.md")
+    assert f"{first} after 4.19 M and {last} after 8.39 M, on four seeds" in page
+    assert len(study.runs("rope_nope")) == 4
+    lead = -study.paired("rope_nope", study.horizons[-1]).mean
+    assert f"`rope_nope`, is {lead:.2f} ahead, too (four seeds)" in words("README.md")
+
+
+def test_the_page_on_a_layer_without_positions_has_its_english_seed(committed):
+    mine = Study.load(ROOT / "studies" / "interleaved-english")
+    rope = committed["what-where-english"]
+    lags = [mine.losses("rope_nope", tokens)[3] - rope.losses("rope", tokens)[3]
+            for tokens in mine.horizons]
+    page = words("studies/interleaved-long/RESULTS.md")
+    assert "is {:+.3f} after 1.05 M tokens, {:+.3f} after 2.10 M and {:+.3f}".format(*lags) in page
 
 
 def test_results_md_has_where_pope_ends(committed):

@@ -114,15 +114,15 @@ def test_a_folder_without_a_plan_is_no_study(tmp_path):
 
 
 # The reports of the others are compared with their records in test_report.py.
-WITHOUT_REPORT = ["context/c32", "context/c128", "context/c512", "qk-rates",
+WITHOUT_REPORT = ["context/c32", "context/c128", "context/c512", "interleaved-english", "qk-rates",
                   "what-where-english-rates", "what-where-rates"]
 
 
 @pytest.mark.parametrize("name", quick_for(WITHOUT_REPORT, [
     "bases", "causes", "context/c32", "context/c128", "context/c512", "english", "five",
-    "interleaved", "qk", "qk-english", "qk-long", "qk-mechanism", "qk-rates", "qk-retuned",
-    "qk-tuned", "qk-wide", "what-where", "what-where-english", "what-where-english-rates",
-    "what-where-long", "what-where-rates", "wide"]))
+    "interleaved", "interleaved-english", "interleaved-long", "qk", "qk-english", "qk-long", "qk-mechanism", "qk-rates",
+    "qk-retuned", "qk-tuned", "qk-wide", "what-where", "what-where-english",
+    "what-where-english-rates", "what-where-long", "what-where-rates", "wide"]))
 def test_every_committed_study_can_be_read(name):
     study = Study.load(ROOT / "studies" / name)
     files = [*(study.path / "results").glob("*.json")]
