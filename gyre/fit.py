@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from data.prepare import LARGEST_SHARE
 from data.sources import AUTO
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
@@ -118,6 +119,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     values = reading.values
     fitted = reading.fitted
     kept = reading.kept
+    if values["data.val_fraction"] >= LARGEST_SHARE:
+        fitted.discard("data.val_fraction")
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]
