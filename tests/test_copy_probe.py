@@ -132,6 +132,21 @@ def test_the_committed_page_has_the_gains_of_its_runs(page, name):
         assert f"| {' | '.join(row)} |" in page
 
 
+def test_results_md_has_the_gains_of_each_arm():
+    gains: dict[str, list[float]] = {}
+    for arm, _, losses in probed_runs("python.jsonl", "8M"):
+        gains.setdefault(arm, []).append(losses["32"]["gain"])
+    leading = [gains[arm] for arm in ("sin_qk", "rope_sin_qk", "rope_nope")]
+    assert [len(seeds) for seeds in leading] == [1, 3, 4]
+    low, high = min(map(min, leading)), max(map(max, leading))
+    (pope,), (rope,) = gains["pope_4e3"], gains["rope"]
+    said = (f"falls by {low:.1f} to {high:.1f} nats", f"by {pope:.1f} in PoPE (one)",
+            f"by {rope:.1f} in RoPE (one)")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert all(words in page for words in said)
+    assert all(losses["32"]["gain"] < 0.1 for _, _, losses in probed_runs("english.jsonl", "8M"))
+
+
 @pytest.mark.parametrize("arm, length, words", [
     ("rope", "4M", "`rope` {}"), ("rope_nope", "2M", "`rope_nope` {}"),
     ("rope_nope", "4M", "`rope_nope` {}"), ("rope_sin_qk", "4M", "`rope_sin_qk` {}")])

@@ -22,6 +22,7 @@ from gyre import measure
 from gyre.rundir import RunDir
 
 N_WINDOWS = 256
+AT_ONCE = 8  # in a forward pass
 SHARES = (16, 8, 4, 2)  # n is T divided by one of them, if it is more than 1
 SEED = 1
 
@@ -43,17 +44,23 @@ def probe(run: RunDir) -> dict[str, dict[str, float]]:
         n = length // share
         if n < 2:
             continue
-        windows = make_windows(scorer.stream, length, n)
-        with scorer.compute.active():
-            logits = scorer.trained(windows.to(scorer.compute.device)).float().cpu()
-        # The logits at a token predict the next one.
-        targets = windows[:, 1:]
-        nats = F.cross_entropy(logits[:, :-1].flatten(0, 1), targets.flatten(), reduction="none")
-        nats = nats.double().view_as(targets)
+        nats = token_nats(scorer, make_windows(scorer.stream, length, n))
         second = nats[:, -(n - 1) :].mean().item()
         first = nats[:, -(2 * n - 1) : -n].mean().item()
         results[f"{n}"] = {"first": first, "second": second, "gain": first - second}
     return results
+
+
+def token_nats(scorer: measure.Scorer, windows: Tensor) -> Tensor:
+    """Return the loss of each token of windows (N, T) but the first, float64 (N, T - 1)."""
+    losses = []
+    with scorer.compute.active():
+        for part in windows.split(AT_ONCE):
+            logits = scorer.trained(part.to(scorer.compute.device))[:, :-1].float().cpu()
+            targets = part[:, 1:]
+            nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+            losses.append(nats.double().view_as(targets))
+    return torch.cat(losses)
 
 
 def make_windows(stream: Tensor, length: int, n: int) -> Tensor:
