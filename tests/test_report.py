@@ -564,7 +564,7 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
     assert f"{first} after 4.19 M and {last} after 8.39 M, on four seeds" in page
     assert len(study.runs("rope_nope")) == 4
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
-    assert f"`rope_nope`, is {lead:.2f} ahead, too (four seeds)" in words("README.md")
+    assert f"`rope_nope`, by {lead:.2f} after 8.39 M (four seeds)" in words("README.md")
 
 
 def test_the_page_on_a_layer_without_positions_has_its_english_seed(committed):
