@@ -292,9 +292,9 @@ def describe_power(n: int) -> str:
         return "one seed shows no difference, because it has no interval"
     low, median, high = stats.TYPICAL_SD
     difference = stats.detectable(n) * median
-    return (f"a difference of {difference:.3f} nats shows in four of five such studies, if its "
-            f"standard deviation over seeds is that of most in studies/: {median}, or {low} to "
-            f"{high}")
+    return (f"a true difference of {difference:.3f} nats shows in four of five such studies, if "
+            f"its standard deviation over seeds is {median}, the median in studies/ (most: {low} "
+            f"to {high})")
 
 
 def estimate_training(command: Command, plan: Plan) -> float:

@@ -140,7 +140,7 @@ def locate(
     if fit_vocabulary:
         settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"
     if fit_val_fraction:
-        settings["val_fraction"] = f"{AUTO}, at least {config.val_fraction}"
+        settings["val_fraction"] = f"{AUTO}, usually {config.val_fraction}"
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
         if not files:

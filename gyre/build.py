@@ -57,7 +57,7 @@ MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of train.minutes
 # From so many times the tokens for a byte of its own text, a tokenizer hardly knows another one.
 MANY_TOKENS = 2.0
-WORTH_SAYING = 0.3  # the share of the time of the steps from which that of validations is told
+WORTH_SAYING = 0.3  # times the time of the steps: shorter validations are not in the estimate
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
 # to compile in so many train.minutes.
@@ -461,14 +461,17 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
     note_final_lr(config.optim, config.train.steps)
-    if start.source is None and config.init_from is not None:
-        note_other_text(RunDir.open(config.init_from), setup.data)
+    note_other_text(start, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
 
 
-def note_other_text(base: RunDir, data: Prepared) -> None:
-    """Print a note if the tokenizer of a run cuts a text into far more tokens than its own."""
+def note_other_text(start: Start, data: Prepared) -> None:
+    """Print a note if a fine-tuning begins whose tokenizer cuts this text into far more tokens than
+    the text of its base."""
+    if start.source is not None or start.config.init_from is None:
+        return
+    base = RunDir.open(start.config.init_from)
     own = base.manifest.get("val")
     if own is None or not own.get("bytes"):  # an imported run has no text
         return
@@ -491,10 +494,9 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
 
 
 def describe_duration(setup: Setup) -> str:
-    """Return after which step a training goes on, and how long what is left will take; with its
-    validations, if they are long.
+    """Return after which step a training goes on, and how long what is left will take.
 
-    The second is left out if it was not estimated.
+    The second is left out if it was not estimated. Validations are added where they are long.
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""

@@ -450,7 +450,7 @@ def test_ngrams_are_counted_on_the_text_for_training(workdir, monkeypatch):
 
 @pytest.mark.parametrize("seeds, words", [
     (1, "one seed shows no difference"),
-    (6, "a difference of 0.019 nats shows in four of five such studies"),
+    (6, "a true difference of 0.019 nats shows in four of five such studies"),
 ])
 def test_a_plan_says_how_small_a_difference_shows(seeds, words):
     assert runner.describe_power(seeds).startswith(words)
