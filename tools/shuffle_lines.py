@@ -1,0 +1,77 @@
+"""Write a prepared text with its lines in another order, to see what repetition is worth.
+
+    python -m tools.shuffle_lines all PREPARED OUT.txt
+    python -m tools.shuffle_lines 8 PREPARED OUT.txt
+
+`all` mixes the lines of all documents, so that a window has lines of many of them: each line is
+what it was, and what the lines around it would have repeated is gone. A number mixes so many
+neighbouring lines of a document at a time: their order is gone, and what they repeat stays. The
+lines for training and those for validation are mixed apart from one another. Those for validation
+are the end of the text, and the printed --data.val_fraction holds out just them.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from data.tokenizer import open_tokenizer
+from errors import UserError, report_errors
+
+SEED = 1
+ALL = "all"
+
+
+def main(block: str, prepared: Path, out: Path) -> None:
+    """Write the lines of a prepared text in another order, and print what to hold out."""
+    generator = np.random.default_rng(SEED)
+    characters = []
+    with out.open("w", encoding="utf-8", newline="") as file:
+        for split in ("train", "val"):
+            documents = [split_lines(text) for text in read_documents(prepared, split)]
+            text = "".join(shuffle(documents, block, generator))
+            file.write(text)
+            characters.append(len(text))
+    print(f"--data.files {out} --data.val_fraction {characters[1] / sum(characters)}")
+
+
+def read_documents(prepared: Path, split: str) -> Iterator[str]:
+    """Yield the documents of a split of prepared data. Each begins by EOS there."""
+    manifest = json.loads((prepared / "manifest.json").read_text(encoding="utf-8"))
+    tokenizer = open_tokenizer(prepared / "tokenizer.model")
+    ids = np.fromfile(prepared / f"{split}.bin", dtype=manifest["dtype"])
+    starts = np.flatnonzero(ids == tokenizer.eos_id)
+    for document in np.split(ids, starts[1:]):
+        yield tokenizer.decode(document[1 + len(tokenizer.prefix_ids) :].tolist())
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text, each with its line end."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [f"{line}\n" for line in lines]
+
+
+def shuffle(
+    documents: list[list[str]], block: str, generator: np.random.Generator
+) -> Iterator[str]:
+    """Yield the lines of documents, mixed in blocks of so many, or all of them."""
+    if block == ALL:
+        blocks = [[line for lines in documents for line in lines]]
+    elif block.isdecimal() and int(block) > 0:
+        size = int(block)
+        blocks = [lines[i : i + size] for lines in documents for i in range(0, len(lines), size)]
+    else:
+        raise UserError(f"the number of lines to mix must be a number or {ALL}, not {block}")
+    for lines in blocks:
+        for i in generator.permutation(len(lines)):
+            yield lines[i]
+
+
+if __name__ == "__main__":
+    with report_errors():
+        number, prepared, out = sys.argv[1:]
+        main(number, Path(prepared), Path(out))
