@@ -1,7 +1,7 @@
 """From a prompt to its continuation: prefill, decoding, and the loop over both.
 
 Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt: row `p * num_samples + s`
-is sample s of prompt p.
+is sample s of prompt p. Read `generate_one` first: it is the loop for one row, with nothing else.
 """
 
 import math
@@ -31,6 +31,32 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     Prefill calls this with a prompt, decoding with T = 1.
     """
     return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
+
+
+@torch.inference_mode()
+def generate_one(
+    model: Transformer, prompt: list[int], sampling: Sampling, *, max_new_tokens: int, seed: int = 0
+) -> list[int]:
+    """Continue one prompt on a CPU and return the new tokens, in the plainest way.
+
+    `generate` and `Batch` give the same tokens. They add many rows, end tokens, GPUs, and a caller
+    who wants each token at once; the tests hold them against this.
+    """
+    text = list(prompt)
+    unread = text
+    cache = new_cache(model, 1, len(prompt) + max_new_tokens)
+    with evaluating(model):
+        for number in range(max_new_tokens):
+            # The first pass reads the whole prompt (prefill), and each later one the token that was
+            # drawn last (decode), at position `cache.length`.
+            logits = next_logits(model, torch.tensor([unread]), cache)  # (1, V)
+            seen = torch.zeros(1, model.config.vocab_size, dtype=torch.bool)
+            seen[0, text] = True
+            uniforms = torch.tensor([uniform(seed, 0, number)], dtype=torch.float64)
+            token = int(sample(logits, sampling, uniforms, seen))
+            text.append(token)
+            unread = text if cache is None else [token]
+    return text[len(prompt) :]
 
 
 def generate(

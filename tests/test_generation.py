@@ -11,7 +11,14 @@ from torch import Tensor
 from errors import UserError
 from model.config import RopeScaling
 from model.encodings import POSITIONS
-from model.generation import Batch, choose_sampling_device, evaluating, generate, next_logits
+from model.generation import (
+    Batch,
+    choose_sampling_device,
+    evaluating,
+    generate,
+    generate_one,
+    next_logits,
+)
 from model.sampling import Sampling, sample, uniform
 
 GREEDY = Sampling(temperature=0)
@@ -67,6 +74,30 @@ def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
     model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 9))
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(longest, seed=2)]
     assert_each_token_is_drawn_from_its_own_text(model, prompts)
+
+
+def assert_rows_are_those_of_the_plain_loop(model, sampling: Sampling) -> None:
+    prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(5, seed=2)]
+    rows = generate(model, prompts, sampling, max_new_tokens=6, seed=9)
+    alone = [generate_one(model, prompt, sampling, max_new_tokens=6, seed=9) for prompt in prompts]
+    assert rows == alone
+
+
+@pytest.mark.parametrize("sampling", [
+    GREEDY, Sampling(temperature=1.0), Sampling(top_p=0.9, repetition_penalty=1.5)])
+def test_rows_are_those_of_the_plain_loop(sampling):
+    assert_rows_are_those_of_the_plain_loop(sharp_model(), sampling)
+
+
+def test_without_a_cache_rows_are_those_of_the_plain_loop():
+    model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 9))
+    assert_rows_are_those_of_the_plain_loop(model, GREEDY)
+
+
+def test_the_plain_loop_leaves_a_model_in_training():
+    model = sharp_model().train()
+    generate_one(model, make_prompt(3), GREEDY, max_new_tokens=2)
+    assert model.training
 
 
 # --- how much is computed -------------------------------------------------------------------------
