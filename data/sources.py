@@ -616,6 +616,8 @@ class Notes:
     """Columns that the rows without text have."""
     other_types: dict[str, None] = field(default_factory=dict)
     """Types of values in the column that are no text, in the order of the rows."""
+    has_letters: bool = False
+    """Whether a row has a letter in the column."""
     skipped_tables: list[str] = field(default_factory=list)
     no_text: NoText | None = None
     """Why the first of these was left out."""
@@ -638,6 +640,7 @@ class Notes:
         self.rows_without_text += noticed.rows_without_text
         self.other_columns |= noticed.other_columns
         self.other_types |= noticed.other_types
+        self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
         self.pages += noticed.pages
         self.json += noticed.json
@@ -687,6 +690,8 @@ class Notes:
             rest = f" (they have {have})" if have else ""
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
                          f"column {column}{rest}")
+        if self.rows > self.rows_without_text and not self.has_letters:
+            lines.append(f"note: column {column} has no letters: its numbers are trained as text")
         if self.skipped_tables:
             lines.append("note: of these, without a text in column "
                          f"{self.config.column} and left out too: "
@@ -814,6 +819,8 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             other_types[type(text).__name__] = None
             text = None
         if text:
+            if not notes.has_letters:
+                notes.has_letters = any(map(str.isalpha, text))
             yield [text]
         else:
             without_text += 1

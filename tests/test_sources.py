@@ -376,6 +376,21 @@ def test_a_longer_column_is_not_named_if_the_text_is_a_third(tmp_path, capsys):
     assert notes(capsys) == []
 
 
+@pytest.mark.parametrize("years, noted", [
+    (["1984", "2001"], True), (["1984", "2001?"], True), (["1984", "MMI"], False)])
+def test_a_column_without_letters_is_noted(tmp_path, capsys, years, noted):
+    rows = [f"{year},{'a long review ' * 3}" for year in years]
+    texts(files=write(tmp_path / "a.csv", "\n".join(["year,review", *rows])), column="year")
+    expected = ["column year has no letters: its numbers are trained as text"]
+    assert notes(capsys) == (expected if noted else [])
+
+
+def test_letters_in_one_of_two_tables_are_enough(tmp_path, capsys):
+    first = write(tmp_path / "a.csv", "text\n1984\n")
+    texts(files=[first, write(tmp_path / "b.csv", "text\nMMI\n")])
+    assert notes(capsys) == []
+
+
 def test_rows_without_a_text_are_counted_over_all_files(tmp_path, capsys):
     csv = write(tmp_path / "a.csv", "id,text\n1,a\n2,\n3\n")
     table = pyarrow.table({"text": ["b", None], "id": [1, 2]})
