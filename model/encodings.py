@@ -268,10 +268,21 @@ class PoPE(PoPEWithoutPhases):
         self.phases = nn.Parameter(torch.zeros(math.prod(self.shape)))
 
     def turn_keys(self, layer: int, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        delta = self.phases.view(self.shape)[layer].clamp(-2 * math.pi, 0)  # (H_kv, D)
+        delta = bound_phases(self.phases.view(self.shape)[layer])  # (H_kv, D)
         cos_delta = delta.cos()
         sin_delta = delta.sin()
         return cos * cos_delta - sin * sin_delta, sin * cos_delta + cos * sin_delta
+
+
+def bound_phases(phases: Tensor) -> Tensor:
+    """Return phases clamped to -2 pi .. 0, with a gradient for those that are at a bound.
+
+    They start at 0. `clamp` passes on the gradient of a number at its bound up to torch 2.13 only
+    (pytorch/pytorch#195931): by it, no phase would ever learn in later versions.
+    """
+    low = -2 * math.pi
+    within = (phases >= low) & (phases <= 0)
+    return torch.where(within, phases, phases.detach().clamp(low, 0))
 
 
 class Aligned(PositionEncoding):

@@ -27,7 +27,7 @@ import train
 from errors import UserError
 from gyre.rundir import RunDir
 from model.config import INIT_STD, ModelConfig
-from model.encodings import POSITIONS, PoPE, check_position
+from model.encodings import POSITIONS, PoPE, bound_phases, check_position
 from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
 from model.transformer import FeedForward, KVCache, Transformer
 
@@ -643,6 +643,12 @@ def test_popes_phases_are_trained():
     model = random_model(position="pope")
     model(TOKENS).logsumexp(-1).sum().backward()
     assert (model.position.phases.grad != 0).all()
+
+
+def test_phases_have_a_gradient_up_to_their_bounds():
+    phases = torch.tensor([-7.0, -2 * math.pi, -1.0, 0.0, 1.0], requires_grad=True)
+    bound_phases(phases).sum().backward()
+    assert phases.grad.tolist() == [0, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("position", ["pope", "pope_nophase"])
