@@ -107,14 +107,15 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     committed = beside.arms if beside else {}
     arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
     files = choose_files(options)
+    file_layers = [read_yaml(file) for file in files]
     # The tier overrides the files, and the command line overrides both.
-    layers = [*map(read_yaml, files), tier.overrides, options.given]
+    layers = [*file_layers, tier.overrides, options.given]
     config = make_config(*layers)
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
-    check_chosen(config, options, files, tuned=bool(tier.grid))
+    check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     check_overridden(options.given, overlays)
-    check_study(config, arm_configs)
+    check_study(config, arm_configs, overlays)
     if options.scheduler is None:  # else it is a device of other machines
         resolve_device(config.train.device)
     elif options.jobs is not None:
@@ -194,22 +195,29 @@ def check_settled(options: Namespace) -> None:
                             "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
 
 
-def check_chosen(base: Config, options: Namespace, files: list[str], tuned: bool) -> None:
-    """Raise UserError for an option that the study sets for each run."""
-    default = make_config()
+def check_chosen(
+    options: Namespace, files: list[str], file_layers: list[dict[str, Any]], tuned: bool
+) -> None:
+    """Raise UserError for an option that the study sets for each run, also for its default value.
+
+    `file_layers` are the options in the `files`.
+    """
+    in_files = set().union(*file_layers)
     chosen = (*CHOSEN, *TUNED) if tuned else CHOSEN
     for key in chosen:
-        if attrgetter(key)(base) != attrgetter(key)(default):
+        if key in options.given:
             name = f"--{key}"
             advice = "Leave it out"
-            if key not in options.given and files:
-                name = f"{key} in {' or '.join(files)}"
-                advice = "Take it out of a copy of that file"
-            if key in TUNED and options.beside:  # that study has settled how rates are chosen
-                advice += f", or say it for a new arm, --arm NAME={key}=VALUE"
-            elif key in TUNED:
-                advice += ", or add --no-tuning"
-            raise UserError(f"{name} has no effect: the study sets it for each run. {advice}")
+        elif key in in_files:
+            name = f"{key} in {' or '.join(files)}"
+            advice = "Take it out of a copy of that file"
+        else:
+            continue
+        if key in TUNED and options.beside:  # that study has settled how rates are chosen
+            advice += f", or say it for a new arm, --arm NAME={key}=VALUE"
+        elif key in TUNED:
+            advice += ", or add --no-tuning"
+        raise UserError(f"{name} has no effect: the study sets it for each run. {advice}")
 
 
 def check_overridden(given: Mapping[str, Any], overlays: Mapping[str, Mapping[str, Any]]) -> None:
@@ -220,10 +228,13 @@ def check_overridden(given: Mapping[str, Any], overlays: Mapping[str, Mapping[st
                             "arms with --arms and --arm")
 
 
-def check_study(base: Config, arms: Mapping[str, Config]) -> None:
+def check_study(
+    base: Config, arms: Mapping[str, Config], overlays: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Raise UserError where the arms would not compare.
 
-    All arms share text, steps, batches, schedule and dtype.
+    All arms share text, steps, batches, schedule and dtype. What the study sets for each run is
+    refused in an arm whatever its value is.
     """
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
@@ -232,7 +243,8 @@ def check_study(base: Config, arms: Mapping[str, Config]) -> None:
         raise UserError("train.dtype auto could be another for each run: say float32 or bfloat16")
     for arm, config in arms.items():
         for key in SHARED:
-            if attrgetter(key)(config) != attrgetter(key)(base):
+            is_ignored = key in CHOSEN and key in overlays[arm]
+            if is_ignored or attrgetter(key)(config) != attrgetter(key)(base):
                 advice = f"set --{key} for all"
                 if key in CHOSEN:
                     advice = "leave it out, the study sets it for each run"

@@ -22,11 +22,16 @@ def tiny():
 CHOSEN_BY_THE_STUDY = [
     "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3",
     "data.second_val=true", "train.minutes=5"]
+DEFAULTS_CHOSEN_BY_THE_STUDY = [
+    "train.steps=1000", "seed=1", "train.eval_interval=250", "optim.lr=1e-3"]
 SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "name=x"]
 
 
 @pytest.mark.parametrize("extra, words", [
     *((["--" + word], f"--{word.split('=')[0]} has no effect") for word in CHOSEN_BY_THE_STUDY),
+    *((["--" + word], f"--{word.split('=')[0]} has no effect")
+      for word in DEFAULTS_CHOSEN_BY_THE_STUDY),
+    (["--arm", "b=seed=1"], "--arm b: seed must be the same in all arms"),
     *((["--arm", "b=" + word], f"--arm b: {word.split('=')[0]} must be the same")
       for word in SHARED_BY_ALL_ARMS),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
@@ -59,6 +64,14 @@ def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, ext
     *_, error = error_lines(capsys, ablate.main, *argv)
     assert words in error
     assert not (workdir / "runs" / "bad").exists()
+
+
+def test_what_the_study_sets_is_refused_in_a_file_with_its_default(tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text("optim: {schedule: wsd, lr: 1e-3}\ntrain: {dtype: float32}\n",
+                    encoding="utf-8")
+    with pytest.raises(UserError, match=f"^optim.lr in {file} has no effect: the study sets it"):
+        resolve(["--config", str(file), "--log.runs", str(tmp_path)])
 
 
 def test_a_run_needs_one_step_between_warm_up_and_cooldown():
