@@ -124,10 +124,12 @@ class DataConfig:
         named = [source for source in ("url", "hub") if getattr(self, source)]
         if self.source == DataConfig.source and len(named) == 1:
             object.__setattr__(self, "source", named[0])
-        if self.files is not None and self.source in SOURCES:
+        if self.files is None or self.source not in SOURCES:
+            return
+        read = SOURCES[self.source].options
+        if "files" not in read:
             # A local copy stands in for a download: --data.files needs no other change.
-            unused = {*SOURCES[self.source].options} - {*Files.options}
-            for option in unused:
+            for option in {*read} - {*Files.options}:
                 object.__setattr__(self, option, getattr(DataConfig, option))
             object.__setattr__(self, "source", "files")
 
@@ -393,9 +395,14 @@ def check_sources(layer: Mapping[str, Any]) -> None:
 
     In different layers, the later one replaces the earlier one.
     """
-    named = [f"data.{name}" for name in ("files", "url", "hub") if layer.get(f"data.{name}")]
+    named = [name for name in ("files", "url", "hub") if layer.get(f"data.{name}")]
+    source = layer.get("data.source")
     if len(named) > 1:
-        raise UserError(f"{' and '.join(named)} are different texts: leave one of them out")
+        options = " and ".join(f"data.{name}" for name in named)
+        raise UserError(f"{options} are different texts: leave one of them out")
+    if named and source in SOURCES and named[0] not in SOURCES[source].options:
+        raise UserError(f"data.source {source} and data.{named[0]} are different texts: leave one "
+                        "of them out")
 
 
 def check_column(config: DataConfig) -> None:

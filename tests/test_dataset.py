@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from data.dataset import TokenDataset
-from data.sources import DataConfig
+from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
 N, SEQ_LEN = 1000, 7  # 142 windows, and 6 tokens left over
@@ -232,3 +232,14 @@ def test_files_replace_any_source():
     config = DataConfig(source="hub", **hub, files=["a.txt"], column="story")
     config.check()
     assert config == DataConfig(source="files", files=["a.txt"], column="story")
+
+
+def test_files_leave_a_source_that_reads_them(monkeypatch):
+    """One of a user's own, for files of another format."""
+    class Poems(Files):
+        pass
+
+    monkeypatch.setitem(SOURCES, "poems", Poems)
+    config = DataConfig(source="poems", files=["a.poem"], column="verse")
+    config.check()
+    assert (config.source, config.column) == ("poems", "verse")

@@ -258,7 +258,11 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--data.files", "a", "--data.url", "http://b"],
      "^data.files and data.url are different texts: leave one of them out$"),
     (["--data.url", "http://a", "--data.hub", "b/c"], "^data.url and data.hub are different texts"),
-    (["--data.hub", "b/c", "--data.files", "a"], "^data.files and data.hub are different texts")])
+    (["--data.hub", "b/c", "--data.files", "a"], "^data.files and data.hub are different texts"),
+    (["--data.source", "stdlib", "--data.files", "a"],
+     "^data.source stdlib and data.files are different texts: leave one of them out$"),
+    (["--data.source", "stdlib", "--data.url", "http://a"], "^data.source stdlib and data.url are"),
+    (["--data.source", "hub", "--data.files", "a"], "^data.source hub and data.files are")])
 def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
         parse_config(*argv)
