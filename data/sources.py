@@ -419,7 +419,9 @@ def check_column(config: DataConfig) -> None:
         paths = [file.path for file in files]
     elif config.source == "url":
         paths = [urlsplit(str(config.url)).path]
-    has_columns = config.source == "hub" or any(file_kind(path) in TABLES for path in paths)
+    else:  # `DataConfig.check` refuses a column for a source that reads none
+        return
+    has_columns = any(file_kind(path) in TABLES for path in paths)
     if not has_columns and config.column != DataConfig.column:
         tables = ", ".join(sorted(TABLES))
         raise UserError(f"data.column {config.column} has no effect on plain text, only on tables "

@@ -10,6 +10,7 @@ import pytest
 from builders import exit_code, tiny_argv, train_tiny, training_argv
 
 import train
+from data.sources import SOURCES, Source
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.options import read_config
@@ -299,6 +300,14 @@ def test_a_column_needs_one_table_among_the_files(tmp_path, monkeypatch):
     Path("chats.csv.gz").write_bytes(b"")
     asked = start("--data.files=poem.txt", "--data.files=chats.csv.gz", "--data.column=Message")
     assert asked.config.data.column == "Message"
+
+
+def test_a_source_of_a_users_own_may_have_columns(monkeypatch):
+    class Letters(Source):
+        options = ("column",)
+
+    monkeypatch.setitem(SOURCES, "letters", Letters)
+    assert start("--data.source=letters", "--data.column=body").config.data.column == "body"
 
 
 def test_the_column_of_a_file_may_be_for_its_own_text(tmp_path, monkeypatch):
