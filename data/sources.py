@@ -343,9 +343,21 @@ class Url(Source):
 
 
 class Hub(Source):
-    """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer."""
+    """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer. Or a
+    folder on this machine that `datasets` reads as one."""
 
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
+
+    def fingerprint(self) -> Any:
+        folder = Path(str(self.config.hub))
+        if not folder.is_dir():
+            return None
+        entries = []
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                stat = path.stat()
+                entries.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+        return entries
 
     def documents(self) -> Iterator[Iterable[str]]:
         require_modules("datasets", advice=LOCAL)

@@ -313,6 +313,21 @@ def test_the_fingerprint_follows_name_size_and_time(tmp_path, name, text, time):
     assert source(second).fingerprint() != before
 
 
+def test_the_fingerprint_of_a_local_data_set_follows_its_files(tmp_path):
+    rows = tmp_path / "set" / "data" / "rows.jsonl"
+    rows.parent.mkdir(parents=True)
+    rows.write_text('{"text": "a"}', encoding="utf-8")
+    source = SOURCES["hub"](DataConfig(hub=str(tmp_path / "set")))
+    before = source.fingerprint()
+    rows.write_text('{"text": "another"}', encoding="utf-8")
+    assert None not in (before, source.fingerprint())
+    assert before != source.fingerprint()
+
+
+def test_a_data_set_of_the_hub_is_fetched_once():
+    assert SOURCES["hub"](DataConfig(hub="no/folder")).fingerprint() is None
+
+
 @pytest.mark.parametrize("version, text", [("3.99.0", "a"), ("3.98.0", "ab")])
 def test_the_fingerprint_of_the_library_follows_version_and_sizes(
         monkeypatch, tmp_path, version, text):
