@@ -128,7 +128,7 @@ def locate(
 ) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
     settings: dict[str, Any] = {"format": FORMAT, **asdict(config), "text": None}
-    for name in ("files", "seq_len", "prepared", "tokenizer"):
+    for name in ("seq_len", "prepared", "tokenizer"):
         del settings[name]
     # While unset, later options are left out, so that folders from before them are still found.
     for name in ("second_val", "separator"):
@@ -137,6 +137,9 @@ def locate(
     text = SOURCES[config.source](config).fingerprint()
     if text is not None:  # else it is fetched once
         settings["text"] = json_sha256(text)[:12]
+    # Files are in the fingerprint, unless a source of a user's own has none.
+    if text is not None or config.files is None:
+        del settings["files"]
     if fit_vocabulary:
         settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"
     if fit_val_fraction:

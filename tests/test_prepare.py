@@ -25,7 +25,7 @@ from data.prepare import (
     suitable_val_fraction,
     suitable_vocabulary,
 )
-from data.sources import SOURCES, DataConfig, Files, LeftOut, StandardLibrary
+from data.sources import SOURCES, DataConfig, Files, LeftOut, Source, StandardLibrary
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
@@ -575,6 +575,16 @@ def test_every_option_of_a_fetched_text_decides_its_folder():
     options = {"source", *SOURCES["hub"].options, *SOURCES["url"].options}
     configs = [DataConfig(**{"source": "hub", "hub": "a/b", option: "hub"}) for option in options]
     assert len({locate(each)[0].name[-12:] for each in configs}) == len(options)
+
+
+def test_files_without_a_fingerprint_decide_the_folder(monkeypatch):
+    """As those of a user's own source, which has none."""
+    class Poems(Source):
+        options = ("files",)
+
+    monkeypatch.setitem(SOURCES, "poems", Poems)
+    first, second = (DataConfig(source="poems", files=[name]) for name in ("a", "b"))
+    assert locate(first)[0] != locate(second)[0]
 
 
 def test_it_is_made_once(corpus, monkeypatch):
