@@ -300,8 +300,9 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
         data = inherit_data(saved.data, asked)
         if not any(name in asked for name in NAMES_TEXT):
             check_text(run, saved.data)
-        if data.get("files") is not None and "data.val_fraction" not in asked:
-            # A larger share of these files would hold out what the other run was trained on.
+        if "data.val_fraction" not in asked:
+            # A larger share would hold out what the other run was trained on, if its documents are
+            # in this text too.
             share["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
     weights = {"init_from": str(run.path), "model": model}

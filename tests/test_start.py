@@ -267,11 +267,12 @@ def test_the_same_text_by_another_name_keeps_its_rows(of_lines, workdir, monkeyp
     assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
 
 
-@pytest.mark.parametrize("files", [["./text.txt"], ["text.txt", "more.txt"]])
-def test_of_a_text_with_the_base_s_no_more_is_held_out(of_lines, workdir, monkeypatch, files):
-    """It would be what the base was trained on."""
+@pytest.mark.parametrize("files", [["./text.txt"], ["text.txt", "more.txt"], ["copy.txt"]])
+def test_a_fine_tuning_holds_out_the_share_of_its_base(of_lines, workdir, monkeypatch, files):
+    """A larger share would be of what the base was trained on, also in a copy of its text."""
     monkeypatch.chdir(workdir)
     Path("more.txt").write_text("more", encoding="utf-8")
+    shutil.copy("text.txt", "copy.txt")
     draft = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).draft
     assert draft.limits.data.val_fraction == 0.05
     assert "data.val_fraction" not in draft.fitted
