@@ -12,7 +12,7 @@ import io
 import math
 import re
 import statistics
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,8 +103,6 @@ def describe(study: Study) -> dict[str, str]:
     plan = study.plan
     positions = {config["model"]["position"] for config in plan.config.values()}
     last = study.horizons[-1]
-    optim = plan.config[study.baseline]["optim"]
-    final_lr = optim["final_lr"]
     targets = min(record.targets for record in study.records.values())
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
@@ -129,8 +127,12 @@ def describe(study: Study) -> dict[str, str]:
         "name": plan.name,
         "left_out": " ".join(left_out),
         "base": study.baseline,
-        "warm_up": amount(optim["warmup_steps"] * plan.step_tokens),
-        "final_lr": f"{final_lr:g} of the rate" if final_lr else "0",
+        "warm_up": list_by_arm(study, {
+            arm: amount(config["optim"]["warmup_steps"] * plan.step_tokens)
+            for arm, config in plan.config.items()}),
+        "final_lr": list_by_arm(study, {
+            arm: describe_final_lr(config["optim"]["final_lr"])
+            for arm, config in plan.config.items()}),
         "used": f"{USED:g}",
         "bigram": f"{plan.ngrams[1]:.2f}",
         "tuning_seeds": ", ".join(map(str, plan.tuning_seeds)),
@@ -141,6 +143,18 @@ def describe(study: Study) -> dict[str, str]:
         "text_errors": ", ".join(errors) or UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
+
+
+def list_by_arm(study: Study, words: Mapping[str, str]) -> str:
+    """Return the words of the baseline, and in brackets those of arms that have others."""
+    common = words[study.baseline]
+    others = [f"{own} for {arm}" for arm, own in words.items() if own != common]
+    return f"{common} ({', '.join(others)})" if others else common
+
+
+def describe_final_lr(final_lr: float) -> str:
+    """Return what a learning rate falls to, as text."""
+    return f"{final_lr:g} of the rate" if final_lr else "0"
 
 
 def count_missing(study: Study) -> int:

@@ -87,9 +87,19 @@ def test_the_page_has_the_fewest_targets_of_all_runs(made_up):
 @pytest.mark.parametrize("final_lr, words", [(0.0, "0, with"), (0.1, "0.1 of the rate, with")])
 def test_the_page_says_to_which_rate_a_run_cools_down(pair, final_lr, words):
     plan = read_plan(pair)
-    plan.config["sin"]["optim"]["final_lr"] = final_lr
+    for arm in ("sin", "rope"):
+        plan.config[arm]["optim"]["final_lr"] = final_lr
     write_plan(pair, plan)
     assert f"after a cooldown to {words}" in compose(Study.load(pair))
+
+
+def test_the_page_says_which_arms_warm_up_and_cool_down_otherwise(pair):
+    plan = read_plan(pair)
+    plan.config["rope"]["optim"] = {"warmup_steps": 20, "final_lr": 0.5}
+    write_plan(pair, plan)
+    page = compose(Study.load(pair))
+    assert "of which the first 12.8 k (5.12 k for rope) tokens are warm-up" in page
+    assert "after a cooldown to 0 (0.5 of the rate for rope), with 95 % intervals" in page
 
 
 def test_one_seed_has_no_interval(tmp_path):
