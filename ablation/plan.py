@@ -235,8 +235,9 @@ def parse_arm(text: str) -> tuple[str, Overlay]:
     """
     name, _, options = text.partition("=")
     overlay = dict(re.findall(r"([^=,]+)=([^,]+)", options))
+    names = {option.replace("-", "_") for option in overlay}  # either spelling is one option
     n_options = options.count(",") + 1
-    if not re.fullmatch(r"\w+", name) or "config" in overlay or len(overlay) < n_options:
+    if not re.fullmatch(r"\w+", name) or "config" in names or len(names) < n_options:
         raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
                         "b500=model.theta=500,optim.lr=2e-3")
     return name, overlay

@@ -86,6 +86,7 @@ def test_without_names_the_arms_are_those_of_the_tier():
     ("sin", [], "at least two arms"),
     (None, ["rope=model.theta=2"], "there is an arm of this name already"),
     (None, ["b=seed=2,l"], "must be NAME=OPTION=VALUE"),
+    (None, ["b=model.n-heads=2,model.n_heads=4"], "must be NAME=OPTION=VALUE"),
     (None, ["a/b=x=1"], "must be NAME=OPTION=VALUE"),
     (None, ["b=config=x"], "must be NAME=OPTION=VALUE"),
 ])
