@@ -32,7 +32,7 @@ from ablation.jobs import (
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
-from ablation.schedule import count_steps, name_length, next_jobs
+from ablation.schedule import count_steps, name_length, name_tokens, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
 from errors import UserError, find_script, require_modules, say
@@ -144,6 +144,7 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
     beside = command.beside
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = choose_steps(command.tier, step_tokens)
+    check_names([count * step_tokens for count in steps.horizons])
     for arm_config in command.arm_configs.values():
         check_cooldown(arm_config, steps)
     wanted: dict[str, Any] = {
@@ -189,6 +190,15 @@ def choose_steps(tier: Tier, step_tokens: int) -> Steps:
     horizons = {tokens // step_tokens for tokens in tier.horizons}
     tuning_tokens = min(tier.tuning_tokens, tier.horizons[-1])
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)
+
+
+def check_names(horizons: list[int]) -> None:
+    """Raise UserError if the runs of two of these lengths, in ascending order, had one name."""
+    for shorter, longer in itertools.pairwise(horizons):
+        name = name_tokens(shorter)
+        if name_tokens(longer) == name:
+            raise UserError(f"runs of {shorter:,} and of {longer:,} tokens would both be called "
+                            f"{name}: choose --tokens that differ more")
 
 
 def check_cooldown(config: Config, steps: Steps) -> None:

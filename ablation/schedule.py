@@ -145,7 +145,11 @@ def branching(command: Command, steps: int) -> int:
 
 def name_length(plan: Plan, steps: int) -> str:
     """Return the tokens of so many steps as text, such as 2M, for the names of runs."""
-    tokens = steps * plan.step_tokens
+    return name_tokens(steps * plan.step_tokens)
+
+
+def name_tokens(tokens: int) -> str:
+    """Return a number of tokens as text, such as 2M, in four digits."""
     for size, unit in ((planning.MILLION, "M"), (1024, "k")):
         if tokens >= size:
             return f"{tokens / size:.4g}{unit}"

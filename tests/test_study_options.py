@@ -50,6 +50,8 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "8k,8k"], "lengths in ascending order"),
     (["--tokens", "0,8k"], "lengths in ascending order"),
     (["--tokens", "8k,1m"], "lengths in ascending order"),
+    (["--tokens", "16M,16385k"], "runs of 16,777,216 and of 16,778,240 tokens would both be called "
+                                 "16M: choose --tokens that differ more"),
     (["--name", "a/b"], "run name 'a/b' must begin with a letter, a digit or _"),
     (["--model.position", "alibi"], "--model.position has no effect: each arm sets it. Leave it"),
     (["--config", "tiny.yaml"], "train.steps in tiny.yaml has no effect: the study sets it for "
