@@ -248,8 +248,9 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     if kind in ("default", "proportional"):
         return fields
     fields["rope_scaling"] = read_scaling(config, rope)
-    # Both lengths of a linear scaling may be stated: see `to_rope`.
-    if kind == "dynamic" or (kind == "linear" and config.get(ORIGINAL) is None):
+    # A length that stands alone is that before scaling, as for transformers: see `to_rope`.
+    stands_alone = rope.get(ORIGINAL) is None and config.get(ORIGINAL) is None
+    if kind == "dynamic" or stands_alone:
         fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
     return fields
 

@@ -528,11 +528,12 @@ def test_linear_scaling_keeps_a_length_of_its_own():
     assert hf.from_config(config) == ours
 
 
-def test_linear_scaling_multiplies_a_length_that_stands_alone():
+@pytest.mark.parametrize("table", [LINEAR, YARN])
+def test_a_scaling_multiplies_a_length_that_stands_alone(table):
     """As in exports of older versions and in models of others."""
-    model = hf.from_config(BASE | {"rope_scaling": LINEAR, "max_position_embeddings": 16})
+    model = hf.from_config(BASE | {"rope_scaling": table, "max_position_embeddings": 16})
     assert model.max_positions == 64
-    assert model.rope_scaling == RopeScaling("linear", 4.0, 16)
+    assert model.rope_scaling == RopeScaling(table["rope_type"], 4.0, 16)
 
 
 def test_a_scaling_that_was_read_with_defaults_is_written():
