@@ -143,6 +143,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     refuse_stdout("--json", options.json)
     if options.plot:
         plot_format(options.plot)  # refused before anything is measured
+        if options.json and Path(options.plot).resolve() == Path(options.json).resolve():
+            raise UserError(f"--json and --plot would both be written to {options.plot}: give each "
+                            "a file of its own")
     return options
 
 
