@@ -46,7 +46,15 @@ with starting(__name__):
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
-    from gyre.options import OPTIONS, Config, Parser, RunOptions, read_config, require_encoding
+    from gyre.options import (
+        OPTIONS,
+        Config,
+        JoinColumns,
+        Parser,
+        RunOptions,
+        read_config,
+        require_encoding,
+    )
     from gyre.rundir import RunDir, is_foreign
     from model.encodings import POSITIONS
     from model.transformer import Transformer
@@ -128,7 +136,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
                                       "runs")
     for name in SOURCES["files"].options:
         option = OPTIONS[f"data.{name}"]
-        action = "store"
+        action: Any = "store"
+        if name == "column":
+            action = JoinColumns
         if name == "files":  # given twice, it adds up
             option = replace(option, hint=list[str])
             action = "extend"
