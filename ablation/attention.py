@@ -67,8 +67,12 @@ class AttentionScores(TorchFunctionMode):
             xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)
             scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * xq.shape[-1] ** -0.5
             if mask is None:  # causal
-                mask = torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
-            self.layers.append(scores + mask)
+                mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=xq.device).tril()
+            if mask.dtype == torch.bool:  # which keys are visible
+                scores = scores.masked_fill(~mask, -torch.inf)
+            else:  # a bias
+                scores = scores + mask
+            self.layers.append(scores)
         return func(*args, **(kwargs or {}))
 
 

@@ -277,6 +277,21 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
+def test_keys_that_a_mask_hides_get_no_attention(monkeypatch):
+    """With wq = 0 a query that sees itself and the token before attends to each by half."""
+    s = scorer("none")
+
+    def mask(start, stop, device, first=0):
+        visible = torch.ones(stop - first, stop - first, dtype=torch.bool).tril().triu(-1)
+        return visible[start - first :]
+
+    monkeypatch.setattr(s.trained.position, "mask", mask)
+    for layer in s.trained.layers:
+        torch.nn.init.zeros_(layer.attention.wq.weight)
+    for layer in attention.measure_attention(s, s.spans(3))["previous"]:
+        assert layer == pytest.approx([0.5] * 6, abs=1e-5)
+
+
 def test_the_variance_by_distance_is_that_of_explicit_groups():
     scores = randn(1, 5, 1, T, T).double()
     by_distance: list[list[float]] = [[] for _ in range(T)]
