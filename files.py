@@ -88,6 +88,12 @@ def refuse_stdout(option: str, path: str | Path | None) -> None:
                         "name of a file")
 
 
+def refuse_folder(option: str, path: str | None) -> None:
+    """Raise UserError for a folder in place of a file that is to be written, before any work."""
+    if path is not None and Path(path).is_dir():
+        raise UserError(f"{option} {path} is a folder: give the name of a file")
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, whole or not at all, and make its folder. Raises UserError as `writing`."""
     with writing(path):

@@ -376,6 +376,11 @@ def test_stdout_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
     assert "--json - is not stdout" in error_lines(capsys, bench.main, *bench_argv, "--json=-")[-1]
 
 
+def test_a_folder_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
+    monkeypatch.setattr(bench, "measure_all", None)
+    assert "--json . is a folder" in error_lines(capsys, bench.main, *bench_argv, "--json=.")[-1]
+
+
 def test_an_error_of_ours_is_raised(results):
     setting = bench.Setting("gyre", True, BF16)
     with pytest.raises(ValueError, match="it does not compile"):

@@ -667,6 +667,8 @@ def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, mo
     (".", "none of these is a run"), ("--lengths", "name the runs to measure"),
     ("x --data.column=a", "--data.column has no effect without --data.files"),
     ("x --json -", "--json - is not stdout, where nothing of this is written: give the name"),
+    ("x --json .", "--json . is a folder: give the name of a file"),
+    ("x --plot .", "--plot . is a folder: give the name of a file"),
     ("x --json ./a.png --plot a.png", "--json and --plot would both be written to a.png"),
     ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be at least 1"),
     ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
