@@ -203,7 +203,8 @@ def recognise_factors(
     """The scaling that divides the frequencies of a model by `factors` (D/2,), and multiplies
     queries and keys by `magnitude`. `original` is the length before scaling, if it is known.
 
-    Raises ValueError where it is neither llama3's nor YaRN's with the usual bounds.
+    Raises ValueError where it is neither llama3's nor YaRN's with the usual bounds. Other bounds of
+    llama3 are found if two pairs are between them, or one if the lower bound is 1.
     """
     pairs = model.head_dim // 2
     if factors.shape != (pairs,):
@@ -229,31 +230,69 @@ def propose_scalings(
 
     The largest is that of the slowest pairs. With llama3, a pair between the two bounds keeps a
     share of its frequency. The share tells how often the pair turns within the original length, and
-    so what this length is. (Only the ratios of the length and the bounds matter, so the bounds can
-    be taken to be 1 and 4.) With YaRN, an original length that is not stated follows from the one
-    after scaling.
+    so what this length is if the bounds are 1 and 4. Two such pairs tell the bounds too. With YaRN,
+    an original length that is not stated follows from the one after scaling.
     """
     factor = float(str(np.float32(factors.max().item())))
     if not math.isfinite(factor) or factor <= 1:
         return
     lengths = [8192, round(model.max_positions / factor)]  # where no pair is between
     is_between = (factors > 1.001) & (factors < 0.999 * factor)
+    shares = ((1 / factors.double() - 1 / factor) / (1 - 1 / factor))[is_between]
+    frequencies = rope_frequencies(model.head_dim, model.theta)[is_between]
     if is_between.any():
-        shares = (1 / factors.double() - 1 / factor) / (1 - 1 / factor)
         turns = 1 + 3 * shares
-        frequencies = rope_frequencies(model.head_dim, model.theta)
         estimates = 2 * math.pi * turns / frequencies
-        lengths = [round(estimates[is_between].median().item())]
+        lengths = [round(estimates.median().item())]
     if original is not None:
         lengths.insert(0, original)
     if magnitude == 1:
         for length in lengths:
             if length > 0:
                 yield RopeScaling("llama3", factor, length)
-    if original is None:
-        original = round(model.max_positions / factor)
-    if original > 0:
-        usual = RopeScaling("yarn", factor, original)
+    before = round(model.max_positions / factor) if original is None else original
+    if before > 0:
+        usual = RopeScaling("yarn", factor, before)
         is_usual = math.isclose(usual.magnitude, magnitude, rel_tol=1e-6)
         stated = None if is_usual else magnitude
-        yield RopeScaling("yarn", factor, original, attention_factor=stated)
+        yield RopeScaling("yarn", factor, before, attention_factor=stated)
+    if magnitude == 1:
+        yield from propose_bounds(shares, frequencies, factor, original)
+
+
+def propose_bounds(
+    shares: Tensor, frequencies: Tensor, factor: float, original: int | None
+) -> Iterator[RopeScaling]:
+    """Yield the llama3 scaling, if there is one, of which pairs of these `frequencies` (P,) between
+    the bounds keep these `shares` (P,).
+
+    A share is (L f / 2 pi - low) / (high - low), a line in the frequency f. Its slope and its start
+    tell the bounds if the original length L is known. Otherwise only ratios of the three matter,
+    and the lower bound is taken to be 1. So it is if there is one pair only, whose L is known.
+    """
+    if len(shares) == 1 and original is not None:
+        turns = original * frequencies.item() / (2 * math.pi)
+        low = 1.0
+        width = (turns - 1) / shares.item()
+    elif len(shares) > 1:
+        mean = frequencies.mean()
+        slope = ((frequencies - mean) * shares).sum() / (frequencies - mean).square().sum()
+        start = (shares.mean() - slope * mean).item()
+        slope = slope.item()
+        if slope <= 0 or start >= 0:
+            return
+        low = 1.0
+        width = -1 / start
+        if original is None:
+            original = round(2 * math.pi * slope * width)
+        else:
+            width = original / (2 * math.pi * slope)
+            low = -start * width
+    else:
+        return
+    # The factors are float32, whose rounding shows from the seventh digit on.
+    low_bound = float(f"{low:.4g}")
+    high_bound = float(f"{low + width:.4g}")
+    if original > 0 and low_bound < high_bound:
+        yield RopeScaling("llama3", factor, original, low_freq_factor=low_bound,
+                          high_freq_factor=high_bound)

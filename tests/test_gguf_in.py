@@ -161,6 +161,31 @@ def test_the_factors_of_llama_3_1_are_recognised(tmp_path):
     assert imported_model(file).rope_scaling == scaling
 
 
+BOUNDS = {"low_freq_factor": 2.0, "high_freq_factor": 6.0}
+
+
+def test_other_bounds_of_llama3_come_back(tmp_path):
+    scaling = RopeScaling("llama3", 4.0, 64, **BOUNDS)
+    run, file = make_gguf(tmp_path, head_dim=32, rope_scaling=scaling, max_positions=256)
+    back = import_gguf(file)
+    assert load_model(back).config.rope_scaling == scaling
+    assert_same_logits(load_model(back), load_model(run))
+
+
+def test_one_pair_between_the_bounds_of_llama3_tells_the_upper_one(tmp_path):
+    scaling = RopeScaling("llama3", 4.0, 16, high_freq_factor=8.0)
+    _, file = make_gguf(tmp_path, head_dim=8, rope_scaling=scaling)
+    assert imported_model(file).rope_scaling == scaling
+
+
+def test_without_a_length_the_lower_bound_of_llama3_is_1(tmp_path):
+    """A length of 64 with bounds of 2 and 6 rotates like half of each."""
+    _, file = make_gguf(tmp_path, head_dim=32, max_positions=256,
+                        rope_scaling=RopeScaling("llama3", 4.0, 64, **BOUNDS))
+    edit_gguf(file, {ORIGINAL: None})
+    assert imported_model(file).rope_scaling == RopeScaling("llama3", 4.0, 32, high_freq_factor=3.0)
+
+
 def test_a_context_beside_factors_may_be_shorter_than_the_scaling(tmp_path):
     """The file states one length, which is that after scaling. The scaling reaches to 64."""
     _, file = make_gguf(tmp_path, head_dim=32, rope_scaling=RopeScaling("llama3", 4.0, 16),
