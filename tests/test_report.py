@@ -1,6 +1,7 @@
 """The report of a made-up study says what was put into it, and no more; and the committed report
 says what the committed records do."""
 
+import json
 import math
 import re
 import statistics
@@ -21,7 +22,7 @@ from gyre.wandb_log import LogConfig
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
              "what-where-long", "what-where-english", "interleaved",
-             "interleaved-long"]
+             "interleaved-long", "lines-apart", "lines-near"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -577,6 +578,39 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
     assert f"`rope_nope`, by {lead:.2f} after 8.39 M (four seeds)" in words("README.md")
 
 
+@pytest.mark.parametrize("name", ["lines-apart", "lines-near"])
+def test_results_md_has_what_repetition_is_worth(committed, name):
+    study = committed[name]
+    first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
+    assert f"{first} after 2.10 M tokens and {last} after 4.19 M" in words("docs/results.md")
+
+
+@pytest.mark.parametrize("name, row", [
+    ("lines-apart", "apart: the lines of all files mixed"),
+    ("lines-near", "near: every eight lines mixed")])
+def test_the_page_on_repetition_has_its_seeds(committed, name, row):
+    study = committed[name]
+    cells = []
+    for tokens in study.horizons:
+        rope = study.losses("rope", tokens)
+        arm = study.losses("rope_nope", tokens)
+        cells.append(", ".join(f"{arm[seed] - rope[seed]:+.3f}" for seed in sorted(arm)))
+    copying = read_lines(study.path / "copying.jsonl")
+    for arm in ("rope", "rope_nope"):
+        gains = [line["32"]["gain"] for line in copying if line["run"].startswith(f"{arm}-s")]
+        cells.append(", ".join(f"{gain:+.2f}" for gain in gains))
+    split = read_lines(study.path / "split.jsonl")[0]
+    pairs = split["repeated pair"]["targets"]
+    targets = pairs + split["repeated token"]["targets"] + split["new"]["targets"]
+    expected = f"| {row} | {pairs / targets:.0%} | {' | '.join(cells)} |"
+    assert expected.replace("%", " %") in words("studies/lines-apart/RESULTS.md")
+
+
+def read_lines(path):
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def test_the_page_on_a_layer_without_positions_has_its_english_seed(committed):
     mine = Study.load(ROOT / "studies" / "interleaved-english")
     rope = committed["what-where-english"]
@@ -605,7 +639,7 @@ def test_the_readme_says_what_to_choose(committed):
     last = abs(english.paired("rope_sin_qk", english.horizons[-1]).mean)
     assert (f"is {lead:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
             "seeds);") in readme
-    assert f"in English (six seeds) {text:.2f} and {last:.2f}." in readme
+    assert f"in English {text:.2f} and {last:.2f}." in readme
     alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"loss is {alibi:.2f} lower than at the training length, and that of RoPE {rope:.2f} "
