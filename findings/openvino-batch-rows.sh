@@ -4,10 +4,11 @@
 # Versions: openvino-genai 2026.4.1.0, openvino 2026.4.1, with ATTENTION_BACKEND="SDPA".
 # Guess before the run: with do_sample, the rows of a batch are drawn independently, as in
 #     transformers. Four copies of a prompt are as good as num_return_sequences=4.
-# Seen: each row starts a generator of its own from the one rng_seed, so all rows draw the same random
-#     numbers. Eight copies of a prompt are one text, with any seed. The texts of other prompts are
-#     correlated as well: for two prompts with nearly the same probabilities, nearly all tokens are
-#     equal, where 22 % should be. The texts of num_return_sequences differ, but are shared by all the prompts.
+# Seen: each row starts a generator of its own from the one rng_seed, so all rows draw the same
+#     random numbers. Eight copies of a prompt are one text, with any seed. The texts of other
+#     prompts are correlated as well: for two prompts with nearly the same probabilities, nearly all
+#     tokens are equal, where 22 % should be. The texts of num_return_sequences differ, but all
+#     copies of a prompt have the same ones.
 # For gyre: each of its samples draws by its own seed. There, generate copies of a prompt by
 #     num_return_sequences, and other prompts one at a time with a seed each.
 set -euo pipefail
@@ -95,7 +96,7 @@ first, second = zip(*pairs, strict=True)
 others = [*second[1:], second[0]]
 right = (PROBABILITIES[0] * PROBABILITIES[1]).sum()
 print(f"two prompts with like probabilities: {share_equal(first, second):.2f} of the tokens are "
-      f"equal in a batch; {share_equal(first, others):.2f} with other seeds, and {right:.2f} is right")
+      f"equal in a batch; {share_equal(first, others):.2f} with other seeds; right is {right:.2f}")
 assert share_equal(first, second) > 0.9
 assert abs(share_equal(first, others) - right) < 0.1
 shared = [sample([[4], [4]], seed, n_sequences=2) for seed in SEEDS]

@@ -6,9 +6,9 @@
 #     computes, up to rounding. A running sum of a Boolean tensor is a count, of integers.
 # Seen: cumsum of a Boolean tensor is Boolean, from a traced module and from an exported program. So
 #     (ids != pad).cumsum(1) * (ids != pad), the positions of RoBERTa and its kin, is 1 for all
-#     tokens, and a table indexed by a count is masked instead, to another shape. With dtype=torch.long
-#     all is right. Also in silence, a traced softplus ignores its beta and its threshold, var its
-#     correction, and round its decimals. No warning.
+#     tokens, and a table indexed by a count is masked instead, to another shape. With
+#     dtype=torch.long all is right. Also in silence, a traced softplus ignores its beta and its
+#     threshold, var its correction, and round its decimals. No warning.
 # For gyre: its exports count nothing. Elsewhere, write cumsum(1, dtype=torch.long).
 set -euo pipefail
 folder=$(mktemp -d)

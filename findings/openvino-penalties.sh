@@ -2,8 +2,8 @@
 # In OpenVINO GenAI, presence and frequency penalties reward repetition where logits are negative.
 #
 # Versions: openvino-genai 2026.4.1.0, openvino 2026.4.1.
-# Guess before the run: a positive penalty is subtracted from the logits of the tokens that have been
-#     generated, as elsewhere, so they become less likely. A constant added to all logits changes
+# Guess before the run: a positive penalty is subtracted from the logits of the tokens that have
+#     been generated, as elsewhere, so they become less likely. A constant added to all logits changes
 #     nothing, as it does not change the model.
 # Seen: so it is for a model whose logits are all positive. From the same logits less a constant, so
 #     that all are negative, the penalty is added: with presence_penalty=1, greedy text repeats its
@@ -38,7 +38,7 @@ def constant(values):
 
 
 def make_pipeline(shift):
-    """Return a model whose logits are log(PROBABILITIES) + shift; its state is as long as the text."""
+    """Return a model with logits log(PROBABILITIES) + shift; its state is as long as the text."""
     inputs = [ops.parameter([-1, -1], np.int64, name=name)
               for name in ["input_ids", "attention_mask", "position_ids"]]
     inputs.append(ops.parameter([-1], np.int32, name="beam_idx"))
