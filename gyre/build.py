@@ -33,7 +33,7 @@ from gyre.compute import (
     resolve_dtype,
     training_flops,
 )
-from gyre.fit import FITTED_STEPS
+from gyre.fit import FITTED_TO_STEPS
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.optim import OptimConfig, Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
@@ -551,7 +551,7 @@ def explain_choice(start: Start) -> str:
         return "chosen for these steps"
     if not start.timed:
         return "chosen for this text"
-    if names <= set(FITTED_STEPS):
+    if names <= set(FITTED_TO_STEPS):
         return "chosen for this time"
     return "chosen for this text and time"
 

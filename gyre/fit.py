@@ -20,9 +20,9 @@ from model.encodings import POSITIONS
 Layer = dict[str, Any]
 """Values by dotted name."""
 
-FITTED = ("data.vocab_size", "data.seq_len", "data.val_fraction", "train.steps",
-          "optim.warmup_steps", "train.eval_interval")
-FITTED_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
+# Numbers that may be chosen. train.minutes chooses those that depend on the steps.
+FITTED_TO_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
+FITTED = ("data.vocab_size", "data.seq_len", "data.val_fraction", *FITTED_TO_STEPS)
 TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
         "data.hub_revision")
 
@@ -172,7 +172,7 @@ class Layers:
         if options.get("train.minutes") is not None:
             if options.get("train.steps", AUTO) != AUTO:
                 raise UserError("train.minutes chooses train.steps: leave one of them out")
-            self.timed = set(FITTED_STEPS) - self.fitted
+            self.timed = set(FITTED_TO_STEPS) - self.fitted
             self.fitted |= self.timed
         elif options.get("train.steps", AUTO) != AUTO:
             options["train.minutes"] = None  # of an earlier layer
