@@ -45,7 +45,7 @@ class Draft:
     layers: Sequence[Layer]
     """Without the values that are `auto`: their limits are in earlier layers or the defaults."""
     fitted: frozenset[str]
-    """The options that are chosen for the text."""
+    """The options that are chosen for the text, or for train.minutes."""
     limits: Config
     """The configuration of the layers, with each number that is chosen later at its limit."""
     shortens_samples: bool = False
@@ -115,9 +115,9 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """
     reading = Layers()
     for layer in layers:
-        reading.add(dict(flatten(layer)))
+        reading.add(layer)
     values = reading.values
-    fitted = reading.fitted
+    fitted = reading.fitted | reading.timed
     kept = reading.kept
     if values["data.val_fraction"] >= LARGEST_SHARE:
         fitted.discard("data.val_fraction")
@@ -151,15 +151,16 @@ class Layers:
     kept: list[Layer] = field(default_factory=list)
     """The layers, without the values that are `auto`."""
     fitted: set[str] = field(default_factory=set)
-    """The options that are chosen later."""
+    """The options that are chosen for the text."""
     timed: set[str] = field(default_factory=set)
-    """Those of them that are chosen later only because of train.minutes."""
+    """The options that are chosen for train.minutes, if a layer has them."""
     set_by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FITTED, -1))
     """The number of the layer that an option is from."""
     shortens_samples: bool = False
 
-    def add(self, options: Layer) -> None:
+    def add(self, layer: Mapping[str, Any]) -> None:
         """Read the next layer. UserError if it says both train.minutes and train.steps."""
+        options = dict(flatten(layer))
         names_text = any(name in options and options[name] != self.values[name] for name in TEXT)
         if names_text or options.get("data.seq_len") == AUTO:
             self.shortens_samples = True
@@ -168,19 +169,20 @@ class Layers:
         if names_text:
             self.fitted.update(FITTED)
             # A prompt of another text shows nothing. Samples then continue the first words of this.
-            options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
-        if options.get("train.minutes") is not None:
-            if options.get("train.steps", AUTO) != AUTO:
-                raise UserError("train.minutes chooses train.steps: leave one of them out")
-            self.timed = set(FITTED_TO_STEPS) - self.fitted
-            self.fitted |= self.timed
-        elif options.get("train.steps", AUTO) != AUTO:
-            options["train.minutes"] = None  # of an earlier layer
-            self.fitted -= self.timed
-        numbers = {name: value for name, value in options.items() if name in FITTED}
-        for name, value in numbers.items():
+            options.setdefault("train.sample_prompt", TrainConfig.sample_prompt)
+        has_steps = options.get("train.steps", AUTO) != AUTO
+        if has_steps and options.get("train.minutes") is not None:
+            raise UserError("train.minutes chooses train.steps: leave one of them out")
+        if has_steps:
+            options["train.minutes"] = None  # these steps replace the minutes of an earlier layer
+        if "train.minutes" in options:
+            self.timed = set() if options["train.minutes"] is None else set(FITTED_TO_STEPS)
+        for name in FITTED:
+            if name not in options:
+                continue
             self.set_by[name] = len(self.kept)
-            if value == AUTO:
+            self.timed.discard(name)
+            if options[name] == AUTO:
                 self.fitted.add(name)
                 del options[name]
             else:

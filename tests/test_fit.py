@@ -200,6 +200,24 @@ def test_minutes_that_are_replaced_fit_nothing():
     assert draft.fit_to_steps(500, 4096, 1000) == {}
 
 
+def test_steps_replace_minutes_that_two_layers_had():
+    draft = make_draft({"train.minutes": 5.0}, {"train.minutes": 3.0}, {"train.steps": 500})
+    assert draft.fitted == set()
+
+
+def test_minutes_that_a_later_layer_takes_back_fit_nothing():
+    assert fitted({"train.minutes": 5.0}, {"train.minutes": None}) == set()
+
+
+def test_steps_that_replace_minutes_leave_a_warm_up_that_is_auto():
+    layers = ({"train.minutes": 5.0}, {"optim.warmup_steps": "auto"}, {"train.steps": 500})
+    assert fitted(*layers) == {"optim.warmup_steps"}
+
+
+def test_steps_that_replace_minutes_leave_numbers_that_a_text_made_limits():
+    assert fitted(SMALL, {"train.minutes": 5.0}, MINE, {"train.steps": 500}) == ALL - {"train.steps"}
+
+
 def test_later_minutes_replace_a_number_of_steps():
     draft = make_draft({"train.steps": 7}, {"train.minutes": 2.0})
     assert "train.steps" in draft.fitted and draft.limits.train.minutes == 2
