@@ -67,10 +67,10 @@ class Draft:
         if "data.seq_len" in self.fitted:
             seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
             numbers["data.seq_len"] = seq_len
-        usual = limits.data.val_fraction
-        val_fraction = manifest.get("val_fraction", usual)
-        if "data.val_fraction" in self.fitted and val_fraction != usual:
-            numbers["data.val_fraction"] = val_fraction
+        stated = limits.data.val_fraction
+        held_out = manifest.get("val_fraction", stated)  # only a share that was fitted is there
+        if "data.val_fraction" in self.fitted and held_out != stated:
+            numbers["data.val_fraction"] = held_out
         if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
             steps = limits.train.steps
             step_tokens = limits.train.batch_size * seq_len
@@ -79,7 +79,7 @@ class Draft:
                 numbers["train.steps"] = steps
             numbers |= self.fit_to_steps(steps, step_tokens, manifest["val"]["tokens"])
         chosen = [f"{name} {number}" for name, number in numbers.items()]
-        if self.shortens_samples:
+        if self.shortens_samples:  # not told: it follows from the rows
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
             most = context.model.max_positions // 2
             numbers["train.sample_tokens"] = min(limits.train.sample_tokens, most)
@@ -118,9 +118,9 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         reading.add(layer)
     values = reading.values
     fitted = reading.fitted | reading.timed
-    kept = reading.kept
-    if values["data.val_fraction"] >= LARGEST_SHARE:
+    if values["data.val_fraction"] >= LARGEST_SHARE:  # as by default, which chooses nothing
         fitted.discard("data.val_fraction")
+    adjusted: Layer = {}  # over all layers that were read
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]
@@ -128,18 +128,19 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         fitted.add("optim.warmup_steps")
     if "optim.warmup_steps" in fitted:
         # Fewer than 0 steps are refused later, in their own name.
-        kept.append({"optim.warmup_steps": min(warmup_steps, max(0, steps))})
+        adjusted["optim.warmup_steps"] = min(warmup_steps, max(0, steps))
     context = values["model.max_positions"]
     if "data.seq_len" in fitted and context is not None:
         encoding = POSITIONS.get(values["model.position"])  # an unknown one is refused later
         if encoding is not None and not encoding.extrapolates:
             # Shorter rows would not train its last positions, which is refused.
             fitted.discard("data.seq_len")
-            kept.append({"data.seq_len": context})
+            adjusted["data.seq_len"] = context
         elif values["data.seq_len"] > context:
-            kept.append({"data.seq_len": context})
+            adjusted["data.seq_len"] = context
     shortens_samples = reading.shortens_samples and "data.seq_len" in fitted
-    return Draft(kept, frozenset(fitted), make_config(*kept), shortens_samples)
+    complete = [*reading.kept, adjusted]
+    return Draft(complete, frozenset(fitted), make_config(*complete), shortens_samples)
 
 
 @dataclass

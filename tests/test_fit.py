@@ -215,7 +215,8 @@ def test_steps_that_replace_minutes_leave_a_warm_up_that_is_auto():
 
 
 def test_steps_that_replace_minutes_leave_numbers_that_a_text_made_limits():
-    assert fitted(SMALL, {"train.minutes": 5.0}, MINE, {"train.steps": 500}) == ALL - {"train.steps"}
+    layers = (SMALL, {"train.minutes": 5.0}, MINE, {"train.steps": 500})
+    assert fitted(*layers) == ALL - {"train.steps"}
 
 
 def test_later_minutes_replace_a_number_of_steps():
