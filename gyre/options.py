@@ -41,7 +41,7 @@ from model.encodings import POSITIONS, check_position
 SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONFIGS = Path(__file__).parent.parent / "configs"
 YAML = (".yaml", ".yml")
-OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
+OUR_CONFIGS = sorted(path.name for path in CONFIGS.glob("*.yaml"))
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,13 @@ class Config:
         check_ranges(train, "train.")
         check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
         # With minutes, the steps are chosen later, and this is checked again then.
-        most = train.steps if train.minutes is None else math.inf
-        check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=most))
+        last_step = train.steps if train.minutes is None else math.inf
+        check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=last_step))
         check_ranges(self)
         if any(step < 1 for step in train.keep):
             raise UserError(f"train.keep {train.keep} names step {min(train.keep)}, and steps "
                             "begin with 1: leave it out")
-        if any(step > most for step in train.keep):
+        if any(step > last_step for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
         if model.max_positions < seq_len:
@@ -165,14 +165,20 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
     config = dataclasses.replace(config, data=find_tokenizer(config.data, config.log.runs))
-    # What the model takes from the data, where it is unset.
-    model = config.model
+    # Before `complete_model` computes with them.
+    check_range("data.seq_len", config.data.seq_len, Range(ge=1))
+    check_position(config.model)
+    config = dataclasses.replace(config, model=complete_model(config.model, config.data))
+    config.check()
+    return config
+
+
+def complete_model(model: ModelConfig, data: DataConfig) -> ModelConfig:
+    """Return the model with what it takes from the data where it is unset."""
+    seq_len = data.seq_len
     scaling = model.rope_scaling
-    seq_len = config.data.seq_len
-    check_range("data.seq_len", seq_len, Range(ge=1))  # before the context is made of it
-    check_position(model)
     if model.vocab_size is None:
-        model = dataclasses.replace(model, vocab_size=config.data.vocab_size)
+        model = dataclasses.replace(model, vocab_size=data.vocab_size)
     if scaling is not None and scaling.original_positions is None:
         scaling = dataclasses.replace(scaling, original_positions=seq_len)
         model = dataclasses.replace(model, rope_scaling=scaling)
@@ -181,9 +187,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         trained_for = 4 * seq_len if extrapolates else seq_len
         scaled_to = scaling.reach if scaling is not None else 0
         model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
-    config = dataclasses.replace(config, model=model)
-    config.check()
-    return config
+    return model
 
 
 def forget_text(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -192,12 +196,11 @@ def forget_text(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     Files are an exception: they replace any text, see `DataConfig`.
     """
     values = dict(flatten(layer))
-    source = values.get("data.source", DataConfig.source)
+    source = values.get("data.source")
     for name in ("url", "hub"):
         if values.get(f"data.{name}"):
             source = name
-    names_other = "data.source" in values or source != DataConfig.source
-    if values.get("data.files") or not names_other or source not in SOURCES:
+    if values.get("data.files") or source not in SOURCES:
         return
     data = merged.get("data", {})
     data.pop("source", None)
@@ -218,15 +221,15 @@ def find_tokenizer(data: DataConfig, runs: str) -> DataConfig:
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
     """Put the values of a layer over those of `target`, section by section."""
-    for name, value in layer.items():
-        name, dot, rest = name.partition(".")
-        if dot:
-            value = {rest: value}
-        if isinstance(value, Mapping):
-            target[name] = target.get(name) or {}
-            merge(target[name], value)
-        else:
-            target[name] = value
+    for dotted, value in layer.items():
+        name, dot, rest = dotted.partition(".")
+        content = {rest: value} if dot else value
+        if not isinstance(content, Mapping):
+            target[name] = content
+            continue
+        if target.get(name) is None:  # absent, or null, as model.rope_scaling can be
+            target[name] = {}
+        merge(target[name], content)
 
 
 # --- options and their types ----------------------------------------------------------------------
@@ -488,12 +491,13 @@ def find_config(name: str | Path) -> Path:
         if path.is_file():
             return path
     beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
-    hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
+    hint = did_you_mean(str(name), [*OUR_CONFIGS, *beside])
     if file_kind(str(name)) == ".py":  # as nanoGPT has it
         hint = " (a configuration is a YAML file)"
     elif names_text(str(name)):
         hint = f" (did you mean --data.files {shlex.quote(str(name))}?)"
-    raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
+    raise UserError(f"no config {name}{hint}, neither as a path nor among ours: "
+                    f"{', '.join(OUR_CONFIGS)}")
 
 
 def read_yaml(file: str | Path) -> dict[str, Any]:
@@ -528,7 +532,8 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in a table, and in tables in it, by dotted name."""
+    """Yield the values in a table, and in tables in it, by dotted name. An empty table is a value.
+    """
     for name, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{name}.")
@@ -646,7 +651,7 @@ class Parser(argparse.ArgumentParser):
             return
         self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
         self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
-            f"YAML file with any of the options below, or one of ours: {OURS}."))
+            f"YAML file with any of the options below, or one of ours: {', '.join(OUR_CONFIGS)}."))
         for name, option in OPTIONS.items():
             if name == "init_from":  # --init-from sets it, and takes the model of that run
                 continue
