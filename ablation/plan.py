@@ -29,7 +29,7 @@ from errors import UserError
 from files import read_sealed, write_sealed
 from gyre.compute import processor_name
 from gyre.optim import OptimConfig
-from gyre.options import OPTIONS, make_config, nearest
+from gyre.options import OPTIONS, make_config, suggest_name
 from model.encodings import POSITIONS
 
 Overlay = dict[str, Any]
@@ -268,7 +268,7 @@ def check_arm(name: str, arms: Collection[str]) -> None:
         if with_it:
             advice = f"its arms are {', '.join(with_it)}"
         raise UserError(f"unknown arm {name!r}, which is an encoding: {advice}")
-    raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
+    raise UserError(f"unknown arm {name!r}{suggest_name(name, arms)}: there are {', '.join(arms)}")
 
 
 def choose_baseline(name: str | None, arms: Collection[str]) -> str:

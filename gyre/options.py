@@ -405,8 +405,8 @@ COMMAND_OPTIONS = {
 }
 
 
-def nearest(word: str, names: Iterable[str], elsewhere: bool = False) -> str:
-    """Return a did-you-mean for a misspelt option, or for the word of another repository.
+def suggest_name(word: str, names: Iterable[str], elsewhere: bool = False) -> str:
+    """Return a did-you-mean for a misspelt option, or for the word of another repository; or "".
 
     Options are compared by the part after their section, with dashes as underscores. With
     `elsewhere`, an option of another command is told before options that are only similar.
@@ -415,12 +415,12 @@ def nearest(word: str, names: Iterable[str], elsewhere: bool = False) -> str:
     by_last_part = {option.rpartition(".")[2]: option for option in plain}
     wanted = word.lstrip("-").replace("-", "_").rpartition(".")[2]
     option = find_option(wanted, plain)
-    if option is None and "train.steps" in plain:
+    if option is None and "train.steps" in plain:  # what is explained are options of a training
         for words, explanation in EXPLAINED.items():
             if wanted in words.split():
                 return f" ({explanation})"
     if option is None and elsewhere:
-        hint = name_command(wanted)
+        hint = suggest_command(wanted)
         if hint:
             return hint
     if option is None:
@@ -442,8 +442,8 @@ def find_option(word: str, names: Iterable[str]) -> str | None:
     return None
 
 
-def name_command(word: str) -> str:
-    """Return which command has the option that a word stands for, or "" if none has."""
+def suggest_command(word: str) -> str:
+    """Return a hint at the command that has the option a word stands for, or "" if none has."""
     for command, words in COMMAND_OPTIONS.items():
         if word in words.split():
             return f" (--{word.replace('_', '-')} is an option of {command})"
@@ -521,7 +521,7 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
             if name in OPTIONS:
                 layer[name] = OPTIONS[name].convert(value)
             elif name not in SECTIONS or value:  # a section may be empty
-                raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
+                raise ValueError(f"there is no option {name}{suggest_name(name, OPTIONS)}")
         check_sources(layer)
         return layer
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -631,27 +631,36 @@ class Parser(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         self.tables = tables
         self.options: dict[str, Option] = {}  # by their spelling
-        sections = tuple(SECTIONS.values()) if config else ()
-        groups = {}
-        for cls in (*tables, *sections):
-            first_sentence = f"{cls.__doc__}".partition(".")[0]
-            groups[cls] = self.add_argument_group(first_sentence)
         for table in tables:
-            for option in list_options(table).values():
-                spelling = f"--{option.name.replace('_', '-')}"
-                if option.hint is bool:
-                    self.options[spelling] = option
-                    groups[table].add_argument(spelling, action="store_true")
-                elif option.hint == list[str]:
-                    word = dataclasses.replace(option, hint=str)
-                    self.add_option(groups[table], spelling, word, action="append", default=[])
-                else:
-                    self.add_option(groups[table], spelling, option, default=option.default)
-        if not config:
-            return
+            self.add_table(table)
+        if config:
+            self.add_config()
+
+    def add_group(self, cls: type) -> Any:
+        """Add a group of options with the first sentence of a dataclass as its title."""
+        first_sentence = f"{cls.__doc__}".partition(".")[0]
+        return self.add_argument_group(first_sentence)
+
+    def add_table(self, table: type) -> None:
+        """Add an option for each field of a dataclass."""
+        group = self.add_group(table)
+        for option in list_options(table).values():
+            spelling = f"--{option.name.replace('_', '-')}"
+            if option.hint is bool:
+                self.options[spelling] = option
+                group.add_argument(spelling, action="store_true")
+            elif option.hint == list[str]:
+                word = dataclasses.replace(option, hint=str)
+                self.add_option(group, spelling, word, action="append", default=[])
+            else:
+                self.add_option(group, spelling, option, default=option.default)
+
+    def add_config(self) -> None:
+        """Add --config, and an option for each field of Config."""
         self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
         self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
             f"YAML file with any of the options below, or one of ours: {', '.join(OUR_CONFIGS)}."))
+        groups = {section: self.add_group(cls) for section, cls in SECTIONS.items()}
         for name, option in OPTIONS.items():
             if name == "init_from":  # --init-from sets it, and takes the model of that run
                 continue
@@ -659,8 +668,8 @@ class Parser(argparse.ArgumentParser):
             action: Any = AddLists if is_list else "store"
             if name == "data.column":
                 action = JoinColumns
-            section = SECTIONS.get(name.partition(".")[0])
-            self.add_option(groups.get(section, self), f"--{name}", option, action=action,
+            group = groups.get(name.partition(".")[0], self)
+            self.add_option(group, f"--{name}", option, action=action,
                             dest=f"given.{name}", default=argparse.SUPPRESS)
 
     def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
@@ -746,9 +755,15 @@ class Parser(argparse.ArgumentParser):
         if misspelt == ["--run"] and self._get_positional_actions():
             return "there is no option --run: name the run without one"
         if misspelt:
-            with_hints = [f"{name}{nearest(name, names, elsewhere=True)}" for name in misspelt]
+            with_hints = [f"{name}{suggest_name(name, names, elsewhere=True)}" for name in misspelt]
             return f"there is no option {', '.join(with_hints)}"
-        stray = unknown[0]
+        return self.explain_strays(words, unknown)
+
+    def explain_strays(self, words: list[str], strays: list[str]) -> str:
+        """Return what is wrong with those of `words` that follow no option, or one with its value.
+        """
+        names = self._option_string_actions
+        stray = strays[0]
         before = words[words.index(stray) - 1] if stray != words[0] else ""
         name, _, value = before.partition("=")
         hint = self.options[name].hint if name in self.options else None
@@ -756,10 +771,10 @@ class Parser(argparse.ArgumentParser):
         takes_text = str in (hint, *get_args(hint))
         lacks_prompt = takes_text and "--prompt" in names and "--prompt" not in given
         if name not in names or lacks_prompt or self.is_stray_file(stray, hint):
-            return f"{stray} is no option: {self.advise_option(unknown, given)}"
+            return f"{stray} is no option: {self.advise_option(strays, given)}"
         if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
-        advice = advise(name, hint, [value, *unknown])
+        advice = advise(name, hint, [value, *strays])
         return f"{name} takes one value, and {stray} follows it: {advice}"
 
     def is_stray_file(self, word: str, hint: Any) -> bool:
