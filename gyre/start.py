@@ -31,8 +31,8 @@ from model.config import CHANGEABLE
 from model.encodings import POSITIONS
 
 # Options that choose a text, and those that only say how it is read.
-NAMES_TEXT = {"data.source": "source", "data.files": "files", "data.url": "url", "data.hub": "hub"}
-OF_TEXT = ("data.sha256", "data.column", "data.separator")
+NAMES_TEXT = ("data.source", "data.files", "data.url", "data.hub")
+READS_TEXT = ("data.sha256", "data.column", "data.separator")
 
 
 @dataclass
@@ -122,7 +122,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.resume == AUTO:
         path = find_named(files, given)
         if path.exists():
-            start = resume(RunDir.open(path), argv, given, again=True)
+            start = resume(RunDir.open(path), argv, given, repeatable=True)
             check_origin(start, options.init_from)
             return start
     if options.init_from:
@@ -132,7 +132,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     else:
         draft = make_draft(*files, given)
         stem = f"gyre-{draft.limits.model.position}"
-    if options.config:
+    if options.config:  # it names every new run
         stem = f"{Path(options.config[0]).stem}-{draft.limits.model.position}"
     if "data.column" in given:  # that of a file may be for the text of the file
         check_column(draft.limits.data)
@@ -230,22 +230,25 @@ def check_rates(optim: OptimConfig) -> None:
         raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
 
 
-def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
+def resume(
+    run: RunDir, argv: list[str], given: dict[str, Any], repeatable: bool = False
+) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    `again`: --resume auto repeats the command that started the run. Of that command, --config,
+    `repeatable`: --resume auto repeats the command that started the run. Of that command, --config,
     --data.tokenizer, --train.minutes and every option whose value is `auto` are ignored, because
     the run has saved what they stood for.
     """
     saved = read_trained(run)
-    if again:
+    if repeatable:
         given = {option: value for option, value in given.items()
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
     check_warmup(run, saved, given)
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
-    return Start(config, run.path.name, argv, given, resumed=run, source=run, repeatable=again)
+    return Start(config, run.path.name, argv, given, resumed=run, source=run,
+                 repeatable=repeatable)
 
 
 def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
@@ -263,10 +266,10 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
     saved = read_trained(run)
     refuse_minutes(given, "--branch-from")
     check_warmup(run, saved, given)
-    own: dict[str, Any] = {"name": None, "train.keep": []}
+    not_inherited: Layer = {"name": None, "train.keep": []}
     if given.get("optim.schedule", saved.optim.schedule) != saved.optim.schedule:
-        own["optim.cooldown"] = None  # it belongs to the other schedule
-    config = make_config(asdict(saved), own, given)
+        not_inherited["optim.cooldown"] = None  # it belongs to the other schedule
+    config = make_config(asdict(saved), not_inherited, given)
     check_unchanged(run, saved, config, "--branch-from")
     check_rates(config.optim)
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
@@ -284,18 +287,12 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     require_encoding(run.path, saved)
     check_given(run, saved, given)
     asked = merge_layers(files, given)
-    model = asdict(saved.model)
-    if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
-        # Without scaling, the trained length is data.seq_len.
-        model["rope_scaling"] = {"original_positions": saved.data.seq_len}
-    model["max_positions"] = max(saved.model.max_positions, find_reach(model, given))
-    tokenizer = {"data.tokenizer": str(run.path),
-                 "data.vocab_size": open_tokenizer(run.path).vocab_size}
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
     if TrainConfig.sample_tokens >= saved.model.max_positions:  # nobody has asked for so many
         inherited["train.sample_tokens"] = saved.model.max_positions // 2
-    share: Layer = {}
+    pinned: Layer = {"data.tokenizer": str(run.path),
+                     "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if "imported" not in run.manifest:
         data = inherit_data(saved.data, asked)
         if not any(name in asked for name in NAMES_TEXT):
@@ -303,14 +300,26 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
         if "data.val_fraction" not in asked:
             # A larger share would hold out what the other run was trained on, if its documents are
             # in this text too.
-            share["data.val_fraction"] = saved.data.val_fraction
+            pinned["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
-    weights = {"init_from": str(run.path), "model": model}
+    weights = {"init_from": str(run.path), "model": inherit_model(saved, asked, given)}
+    return make_draft(inherited, *files, weights, given, pinned)
+
+
+def inherit_model(saved: Config, asked: Layer, given: Layer) -> dict[str, Any]:
+    """Return the model of another run as a new run begins with it.
+
+    `asked` has the options of files and of the command line, and `given` those of the latter.
+    """
+    model = asdict(saved.model)
     # A file can be for other models too. Of these options, dropout alone is no part of a model.
-    dropout: Layer = {}
     if "model.dropout" in asked:
-        dropout["model.dropout"] = asked["model.dropout"]
-    return make_draft(inherited, *files, weights, dropout, given, tokenizer, share)
+        model["dropout"] = asked["model.dropout"]
+    if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
+        # Without scaling, the trained length is data.seq_len.
+        model["rope_scaling"] = {"original_positions": saved.data.seq_len}
+    model["max_positions"] = max(saved.model.max_positions, find_reach(model, given))
+    return model
 
 
 def find_reach(model: Layer, given: Layer) -> int:
@@ -328,13 +337,13 @@ def find_reach(model: Layer, given: Layer) -> int:
 
 def check_given(run: RunDir, saved: Config, given: Layer) -> None:
     """Raise UserError for an option that is always that of the run of --init-from."""
-    pinned_down = ["data.tokenizer", "data.vocab_size"]
+    pinned = ["data.tokenizer", "data.vocab_size"]
     if not POSITIONS[saved.model.position].extrapolates:  # its table has a row for each
-        pinned_down.append("model.max_positions")
+        pinned.append("model.max_positions")
     for option in given:
         section, _, name = option.partition(".")
         is_shape = section == "model" and name.partition(".")[0] not in CHANGEABLE
-        if is_shape or option in pinned_down:
+        if is_shape or option in pinned:
             raise UserError(f"--{option} cannot be given with --init-from: it is that of "
                             f"{run.path}")
 
@@ -363,11 +372,13 @@ def inherit_data(saved: DataConfig, asked: Layer) -> dict[str, Any]:
         new_paths = resolve_files(files)
         old_paths = resolve_files(saved.files)
         if new_paths == old_paths:
-            data["files"] = files  # under these names it is no other text, to which numbers are fit
+            # The same files by other names: with the old ones, this would count as another text.
+            data["files"] = files
         if new_paths & old_paths:
             return data
-    if any(asked.get(name, data[field]) != data[field] for name, field in NAMES_TEXT.items()):
-        for name in (*TEXT, *OF_TEXT):
+    before = {f"data.{name}": value for name, value in data.items()}
+    if any(asked.get(name, before[name]) != before[name] for name in NAMES_TEXT):
+        for name in (*TEXT, *READS_TEXT):
             del data[name.removeprefix("data.")]
     return data
 
