@@ -268,18 +268,18 @@ class RunDir:
         except (FileNotFoundError, KeyError, TypeError, ValueError):
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
                             "another run") from None
-        # A tokenizer that somebody added would be read instead of ours.
-        for name in {*FILES, *hashes}:
+        for name, digest in hashes.items():
             file = path / name
-            if name in hashes and not file.is_file():
+            if not file.is_file():
                 raise UserError(f"{file} is missing: restore it, or choose another run")
-            digest = sha256(file) if file.is_file() else None
-            if digest is not None and name not in hashes:
-                raise UserError(f"{file} was added to this run, which has another tokenizer: "
-                                "remove it, or choose another run")
-            if digest != hashes.get(name):
+            if sha256(file) != digest:
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore it, or choose another run")
+        for name in FILES:
+            file = path / name
+            if name not in hashes and file.is_file():  # it would be read instead of ours
+                raise UserError(f"{file} was added to this run, which has another tokenizer: "
+                                "remove it, or choose another run")
         return cls(path, record)
 
     @staticmethod
@@ -322,11 +322,13 @@ class RunDir:
         """
         if not self.is_main:
             return
-        finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
-                  for key, value in point.items()}
+        storable: dict[str, float | int | str | None] = {}
+        for key, value in point.items():
+            is_finite = not isinstance(value, float) or math.isfinite(value)
+            storable[key] = value if is_finite else None
         file = self.path / METRICS
         with writing(file), file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(finite, allow_nan=False) + "\n")
+            lines.write(json.dumps(storable, allow_nan=False) + "\n")
         if self.wandb:
             self.wandb.log(point)
 
