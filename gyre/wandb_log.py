@@ -55,13 +55,14 @@ class WandbThread(threading.Thread):
             dir=log.runs, project=log.project, group=log.group, job_type=log.job_type,
             tags=log.tags, name=name, id=id, config=config,
         )
-        self.queue: queue.SimpleQueue[dict[str, Any] | int] = queue.SimpleQueue()
+        # Tokens and the values that a point has there; at the end, the exit code.
+        self.queue: queue.SimpleQueue[tuple[int, dict[str, Any]] | int] = queue.SimpleQueue()
 
     def log(self, point: dict[str, Any]) -> None:
         """Hand over a point of metrics.jsonl. Tokens are wandb's step."""
         if self.is_alive():
             values = {name: value for name, value in point.items() if name not in AXES}
-            self.queue.put(values | {"x": point["tokens"]})
+            self.queue.put((point["tokens"], values))
 
     def finish(self, exit_code: int) -> None:
         """Wait until all points are written, or uploaded, within limits."""
@@ -78,9 +79,9 @@ class WandbThread(threading.Thread):
             # is exact. Online, wandb keeps those that it has; offline, the new folder holds them
             # all, and takes the place of the older ones.
             item = self.queue.get()
-            while isinstance(item, dict):
-                tokens = item.pop("x")
-                run.log(item, step=tokens)
+            while isinstance(item, tuple):
+                tokens, values = item
+                run.log(values, step=tokens)
                 item = self.queue.get()
             run.finish(exit_code=item)
         except ModuleNotFoundError as error:
@@ -154,7 +155,7 @@ def log_report(
         return
     thread = WandbThread(log, name, wandb_id(name), plan)
     thread.start()
-    thread.queue.put({"x": 0, "runs": table, **images})
+    thread.queue.put((0, {"runs": table, **images}))
     thread.finish(0)
 
 

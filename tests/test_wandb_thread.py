@@ -22,7 +22,7 @@ def test_points_wait_for_a_wandb_that_starts(thread, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     thread.start()
     thread.log(POINT)
-    assert thread.queue.get() == {"train/loss": 2.5, "x": 96}
+    assert thread.queue.get() == (96, {"train/loss": 2.5})
     go_on.set()
     thread.finish(0)
 
