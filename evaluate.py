@@ -274,8 +274,8 @@ def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
 def have_same_data(runs: list[RunDir]) -> bool:
     """Return whether runs validated on the same tokens in training, so that their losses compare.
     """
-    first = measure.data_of(runs[0].manifest, runs[0].path)
-    return all(measure.data_of(run.manifest, run.path) == first for run in runs)
+    first = measure.identify_data(runs[0].manifest, runs[0].path)
+    return all(measure.identify_data(run.manifest, run.path) == first for run in runs)
 
 
 def check_comparable(runs: list[RunDir]) -> None:
@@ -283,9 +283,9 @@ def check_comparable(runs: list[RunDir]) -> None:
     reasons = {"text": "were trained on different texts",
                "split": "hold out different parts of the text, by data.val_fraction, "
                         "data.second_val or the documents that it is divided into"}
-    first = measure.data_of(runs[0].manifest, runs[0].path)
+    first = measure.identify_data(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
-        data = measure.data_of(run.manifest, run.path)
+        data = measure.identify_data(run.manifest, run.path)
         for part, reason in reasons.items():
             if data[part] != first[part]:
                 raise UserError(f"{runs[0].path} and {run.path} {reason}: evaluate each alone, or "

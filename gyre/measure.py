@@ -14,9 +14,9 @@ an `eos_share` are older, and their `bpb` counts it in.
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,14 +35,14 @@ from gyre.rundir import RunDir
 from model.encodings import POSITIONS
 from model.transformer import Transformer
 
-CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
 Checkpoint = Literal["best", "last"]
+CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
-WINDOWS = 32
-STRETCHES = 20  # parts of a text over which a standard error is taken
-# Losses by context are measured in every second span, because the ten of a target take 41.5 tokens
-# of forward passes.
+WINDOWS = 32  # spans that are measured at most, if nothing else is asked for
+# Losses by context are measured in every second span: a target has ten of them, two for each
+# context, and together they take the forward passes of 41.5 tokens.
 THIN = 2
+STRETCHES = 20  # parts of a text over which a standard error is taken
 LARGEST_LOSS = 700  # whose perplexity a float holds
 # Tokens in a forward pass: what it computes stays in a processor's cache. A card needs many.
 FORWARD = 2048
@@ -52,9 +52,19 @@ LOGITS = 1 << 24
 CUDA_LOGITS = 1 << 28
 Blocks = list[tuple[int, Tensor]]
 """Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
-Windows = Iterator[tuple[Tensor, int, int, int]]
-"""Batches of windows: (starts, tokens in a window, how many of its targets are scored, how many
-further ones are behind them)."""
+
+
+class Windows(NamedTuple):
+    """Windows of one length, and which of their targets are scored."""
+
+    starts: Tensor
+    """The place in the stream of the first token of each."""
+    context: int
+    """Tokens in a window."""
+    scored: int
+    """How many of its targets are scored."""
+    behind: int
+    """How many of its targets are behind those."""
 
 
 def check_length(tokens: int, seq_len: int, text: str = "the text") -> None:
@@ -151,17 +161,19 @@ class Scorer:
                 losses.append(nats.cpu().double())
         return torch.cat(losses).view(-1, scored)
 
-    def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
+    def loss(
+        self, model: Transformer | None, windows: Iterable[Windows]
+    ) -> dict[str, float | None]:
         """Return `loss`, the mean over the targets of all windows, and `se`, its standard error.
 
         Both are None without a model; `se` is None for a single window.
         """
         if model is None:
             return {"loss": None, "se": None}
-        batches = [batch for batch in windows if len(batch[0])]
+        batches = [batch for batch in windows if len(batch.starts)]
         means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
         # In the order of the text, as `standard_error` takes them.
-        ends = torch.cat([starts + context - behind for starts, context, _, behind in batches])
+        ends = torch.cat([batch.starts + batch.context - batch.behind for batch in batches])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
 
 
@@ -187,17 +199,17 @@ def standard_error(values: Tensor) -> float | None:
 # --- which tokens are scored ----------------------------------------------------------------------
 
 
-def blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Blocks:
-    """Return the targets that all contexts share: all eight blocks of T targets of each span, or
-    one.
+def choose_blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Blocks:
+    """Return the targets that all contexts share: of each span one of its eight blocks of T
+    targets, or all of them.
 
-    That is block i mod 8 of span i. This samples every part of the stream and every position in
+    The one is block i mod 8 of span i. This samples every part of the stream and every position in
     windows of 8T equally often.
     """
     return [(i * seq_len, spans if all_blocks else spans[i::SPAN]) for i in range(SPAN)]
 
 
-def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Windows:
+def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iterator[Windows]:
     """Cut spans into windows of `context` tokens end to end, each up to the block that it holds.
 
     A target sees from 1 to `context` tokens, depending on its position in the window. Tokens after
@@ -209,20 +221,20 @@ def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Wind
         for first in range(distance, distance + seq_len, scored):
             inside = first % context
             behind = context - inside - scored if whole else 0
-            yield starts + first - inside, inside + scored + behind, scored, behind
+            yield Windows(starts + first - inside, inside + scored + behind, scored, behind)
 
 
-def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
+def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Iterator[Windows]:
     """Move windows of `context` tokens on by `stride`, and score the last `stride` targets of each.
 
     A target sees more than `context` - `stride` tokens.
     """
     for distance, starts in blocks:
         ends = distance + torch.arange(stride, seq_len + 1, stride)
-        yield (starts[:, None] + ends - context).flatten(), context, stride, 0
+        yield Windows((starts[:, None] + ends - context).flatten(), context, stride, behind=0)
 
 
-def roll(tokens: int, context: int, stride: int) -> Windows:
+def roll(tokens: int, context: int, stride: int) -> Iterator[Windows]:
     """Move windows of `context` tokens on by `stride`, over a whole stream of so many tokens.
 
     Every token but the first is a target once: all targets of the first window are scored, and the
@@ -231,14 +243,14 @@ def roll(tokens: int, context: int, stride: int) -> Windows:
     """
     targets = tokens - 1
     first = min(context, targets)
-    yield torch.zeros(1, dtype=torch.int64), first, first, 0
+    yield Windows(torch.zeros(1, dtype=torch.int64), first, first, behind=0)
     whole = (targets - first) // stride
     if whole:
-        yield stride * torch.arange(1, whole + 1), context, stride, 0
+        yield Windows(stride * torch.arange(1, whole + 1), context, stride, behind=0)
     rest = targets - first - whole * stride
     if rest:
         start = stride * (whole + 1)
-        yield torch.tensor([start]), targets - start, rest, 0
+        yield Windows(torch.tensor([start]), targets - start, rest, behind=0)
 
 
 def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
@@ -289,9 +301,10 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
     tokens = len(scorer.stream)
     with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
               leave=False) as bar:
-        for starts, length, scored, _ in roll(tokens, context, stride):
-            for batch in starts.split(max(1, scorer.forward_tokens // length)):
-                nats = scorer.nats(model, batch, length, scored).flatten()
+        for windows in roll(tokens, context, stride):
+            # A forward pass at a time, for the bar.
+            for starts in windows.starts.split(max(1, scorer.forward_tokens // windows.context)):
+                nats = scorer.nats(model, starts, windows.context, windows.scored).flatten()
                 losses.append(nats)
                 bar.update(len(nats))
     return torch.cat(losses)
@@ -386,13 +399,13 @@ def loss_of_32(scorer: Scorer) -> float:
 def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
     data = find_data_of(run.path, config.data, run.manifest.get("settings"))
-    if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
+    if identify_data(data.manifest, data.folder) != identify_data(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")
     return data
 
 
-def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
+def identify_data(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     """Return what two runs must share for their losses to be about the same tokens, from the
     manifest in a folder. Raises UserError for a run without a text."""
     if "imported" in manifest:
@@ -539,7 +552,7 @@ def measure_lengths(
     check_length(len(scorer.stream), scorer.seq_len)
     spans = scorer.spans(windows)
     chosen = spans if all_blocks else spans[::THIN]
-    shared = blocks(chosen, scorer.seq_len, all_blocks)
+    shared = choose_blocks(chosen, scorer.seq_len, all_blocks)
     return {
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
@@ -565,10 +578,10 @@ def add_difference(record: dict[str, Any], first: dict[str, Any], key: str, pref
 
     The error is None if one model has too few tokens for the stretches of the other.
     """
-    stretches = record[f"{prefix}stretches"]
-    first_stretches = first[f"{prefix}stretches"]
+    means = record[f"{prefix}stretches"]
+    first_means = first[f"{prefix}stretches"]
     record[f"{prefix}difference"] = record[key] - first[key]
     record[f"{prefix}difference_se"] = None
-    if len(stretches) == len(first_stretches):
-        changes = np.subtract(stretches, first_stretches)
+    if len(means) == len(first_means):
+        changes = np.subtract(means, first_means)
         record[f"{prefix}difference_se"] = standard_error(torch.from_numpy(changes))

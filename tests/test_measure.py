@@ -31,7 +31,7 @@ from errors import UserError
 from gyre import measure
 from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.compute import Compute
-from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
+from gyre.measure import Scorer, choose_blocks, context_range, cut, roll, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
@@ -96,20 +96,20 @@ def scored_targets(windows) -> list[int]:
 
 @pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
 def test_windows_end_to_end_score_the_shared_targets_once(context, spans):
-    windows = cut(blocks(spans, T), T, context)
+    windows = cut(choose_blocks(spans, T), T, context)
     assert scored_targets(windows) == sorted(shared_targets(spans))
 
 
 @pytest.mark.parametrize("stride", [T // 4, T // 2])
 @pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
 def test_moved_windows_score_the_shared_targets_once(context, stride, spans):
-    windows = slide(blocks(spans, T), T, context, stride)
+    windows = slide(choose_blocks(spans, T), T, context, stride)
     assert scored_targets(windows) == sorted(shared_targets(spans))
 
 
 @pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
 def test_windows_end_to_end_begin_where_contexts_divide_a_span(context, spans):
-    for starts, *_ in cut(blocks(spans, T), T, context):
+    for starts, *_ in cut(choose_blocks(spans, T), T, context):
         for start in starts.tolist():
             (span,) = [first for first in spans.tolist() if first <= start < first + 8 * T]
             assert (start - span) % context == 0
@@ -145,7 +145,7 @@ def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
 def test_losses_by_context_are_those_of_explicit_loops():
     s = scorer()
     spans = s.spans(2)
-    for row in measure.loss_by_context(s, blocks(spans, T)):
+    for row in measure.loss_by_context(s, choose_blocks(spans, T)):
         c, losses = row["context"], []
         for target, start in shared_targets(spans).items():
             inside = target - 1 - start
@@ -162,7 +162,7 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
     scaling = RopeScaling("dynamic", 2.0, T)
     s = scorer(rope_scaling=scaling)
     spans = s.spans(9)
-    for row in measure.loss_by_context(s, blocks(spans, T)):
+    for row in measure.loss_by_context(s, choose_blocks(spans, T)):
         if row["mode"] == "sliding":
             continue
         context = row["context"]
@@ -240,7 +240,7 @@ def test_all_blocks_are_every_target_of_the_spans_once():
     for start in spans.tolist():
         for target in range(start + 1, start + 8 * T + 1):
             nats.append(one_loss(s, s.trained, target - T, target))
-    every = blocks(spans, T, all_blocks=True)
+    every = choose_blocks(spans, T, all_blocks=True)
     assert_mean_and_error(s.loss(s.trained, slide(every, T, T, 1)), nats)
 
 
@@ -637,4 +637,4 @@ def test_runs_with_other_held_out_text_do_not_compare(tmp_path):
     manifest = {"files": {}, "settings": {}, "text": {"sha256": "a"},
                 "val": {"documents": 2, "bytes": 100}}
     other = manifest | {"val": {"documents": 2, "bytes": 101}}
-    assert measure.data_of(manifest, tmp_path) != measure.data_of(other, tmp_path)
+    assert measure.identify_data(manifest, tmp_path) != measure.identify_data(other, tmp_path)
