@@ -432,9 +432,10 @@ def list_runs(runs: list[RunDir]) -> str:
         best = best_validation(run, points)
         if best:
             tokenizers.add(hash_tokenizer(run))
-        rows.append(list_run(run, points, best))
+        rows.append(run_row(run, points, best))
     notes = []
-    if any("*" in row[6] for row in rows):
+    bits_column = header.index("bits/byte")
+    if any("*" in row[bits_column] for row in rows):
         notes.append("*: of an older version, which counted EOS between documents in: python "
                      "evaluate.py RUN measures it again")
     if len(tokenizers) > 1:  # no column for numbers that do not compare
@@ -446,7 +447,7 @@ def list_runs(runs: list[RunDir]) -> str:
     return "\n".join([align([header, *rows], left=3), *notes])
 
 
-def list_run(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
+def run_row(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
     """Return the row of a run, whose metrics and best validation are given."""
     config = read_config(run.path / "config.yaml")
     bits = show(best.get("val/bpb"))
@@ -454,7 +455,7 @@ def list_run(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) ->
         bits += " " if "val/eos_share" in best else "*"
     created = datetime.fromisoformat(run.record["created"]).astimezone()
     rate = "-" if "imported" in run.manifest else f"{config.optim.lr:g}"
-    return [run.path.name, name_text(run, config), config.model.position,
+    return [run.path.name, label_run_text(run, config), config.model.position,
             count_parameters(config), rate, show_steps(run, config, points), bits,
             show(best.get("val/loss")), f"{created:%Y-%m-%d %H:%M}"]
 
@@ -480,7 +481,7 @@ def count_parameters(config: Config) -> str:
     return "-"
 
 
-def name_text(run: RunDir, config: Config) -> str:
+def label_run_text(run: RunDir, config: Config) -> str:
     """Return the label of the text of a run, and the start of its hash; - if it was imported."""
     digest = run.manifest.get("text", {}).get("sha256")
     if digest is None:
@@ -527,7 +528,7 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     names = name_models(results)
     rows = [["run", "context", "loss", "perplexity", "bits/byte", "difference"]]
     for name, result in zip(names, results, strict=True):
-        rows.append(list_losses(name, result, results[0], compares))
+        rows.append(losses_row(name, result, results[0], compares))
     notes = ["context: tokens before a predicted token, least and most; in the first window from 1",
              "bits/byte: of the text alone, without EOS between documents",
              "±: standard error, of other text of this kind, and not of another seed"]
@@ -553,7 +554,7 @@ def have_other_contexts(results: list[dict[str, Any]]) -> bool:
     return len(contexts) > 1 and not hold_all
 
 
-def list_losses(
+def losses_row(
     name: str, result: dict[str, Any], first: dict[str, Any], compares: bool
 ) -> list[str]:
     """Return the row of a record, with its difference from the first one.
@@ -603,7 +604,7 @@ def name_models(results: list[dict[str, Any]]) -> list[str]:
 
 
 def show(value: float | None, form: str = ".4f") -> str:
-    """Return a number with four digits, or - for None."""
+    """Return a number, with four digits unless `form` is given, or - for None."""
     return "-" if value is None else format(value, form)
 
 
