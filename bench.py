@@ -174,7 +174,11 @@ def measure_machine(
 
     Bytes/s that a copy reads and writes, and FLOP/s of a product of random matrices by dtype.
     """
-    n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
+    n = 2048
+    size = 2**27
+    if device.type == "cuda":
+        n = 8192
+        size = 2**30
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
     copy = partial(target.copy_, source)
@@ -198,7 +202,7 @@ def start_subject(held: ExitStack) -> Callable[..., Any]:
     """
     cache = held.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
     process = held.enter_context(ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(cache,)))
+        1, multiprocessing.get_context("spawn"), initializer=prepare_process, initargs=(cache,)))
 
     def call(function: Callable[..., Any], *arguments: object) -> Any:
         try:
@@ -210,7 +214,7 @@ def start_subject(held: ExitStack) -> Callable[..., Any]:
     return call
 
 
-def begin(cache: str) -> None:
+def prepare_process(cache: str) -> None:
     """Prepare the process of a subject."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of each process
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
@@ -462,6 +466,8 @@ def choose_settings(
 ) -> tuple[torch.dtype, list[Setting]]:
     """Return the dtype that training would choose, and our settings, in it, and those of the peer.
     """
+    if peer == "llama.cpp":
+        check_llama_cpp(device)
     tokens = config.train.batch_size * config.data.seq_len
     measure_rates = partial(computing.matmul_rates, device, config.model, tokens, training=True)
     rates = functools.cache(measure_rates)
@@ -470,11 +476,6 @@ def choose_settings(
     wanted = config.train.compile is not False
     can_compile, _ = computing.resolve_compile(wanted, device, dtype, 0)
     kinds = [True, False] if can_compile else [False]
-    if peer == "llama.cpp":
-        if device.type != "cpu":
-            raise UserError(f"--peer llama.cpp runs on the CPU, and --train.device is "
-                            f"{device.type}: choose cpu")
-        llama_cpp.load_library()  # raises before anything is measured
     dtypes = [dtype]
     if config.train.dtype == "auto" and device.type != "cuda":
         dtypes = choose_dtypes(*rates())
@@ -488,6 +489,14 @@ def choose_settings(
     if not runs_too(peer, config.model):
         return dtype, ours
     return dtype, ours + theirs
+
+
+def check_llama_cpp(device: torch.device) -> None:
+    """Raise UserError if llama.cpp cannot be measured, before anything is."""
+    if device.type != "cpu":
+        raise UserError(f"--peer llama.cpp runs on the CPU, and --train.device is {device.type}: "
+                        "choose cpu")
+    llama_cpp.load_library()
 
 
 def choose_dtypes(float32_rate: float, bfloat16_rate: float) -> list[torch.dtype]:
@@ -580,11 +589,8 @@ def measure_part(
     pace: Pace, title: str, settings: list[Setting], tokens: int, limits: dict[str, float],
     repeats: int, make: Callable[..., Call], *arguments: object,
 ) -> dict[str, Any]:
-    """Print and return tokens/s of these settings beside the machine's limits, and how much longer
-    than the others the first call of a compiled one took; where memory is short, its peak too.
-
-    Shares are those of the smallest limit.
-    """
+    """Print and return tokens/s of these settings beside the machine's limits, and by how much the
+    first call of a compiled one took longer; where subjects free their memory, its peak too."""
     first: dict[Setting, float] = {}
     for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
         outcome = calls[setting](measure_first, device, pace, make, setting, model, device,
@@ -599,21 +605,26 @@ def measure_part(
     # 0 if the graph of an earlier measurement serves.
     compiling = {str(setting): max(0.0, first[setting] - times[setting])
                  for setting in first if setting.compiled}
-    limit = min(limits.values())
-    figures = {"tokens_per_second": rates, "limit": limit, "limits": limits,
+    figures = {"tokens_per_second": rates, "limit": min(limits.values()), "limits": limits,
                "compile_seconds": compiling}
-    print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
-    for name, rate in (*rates.items(), *limits.items()):
-        print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
-    for name, seconds in compiling.items():
-        print(f"  compiling {name}: {seconds:.1f} s", flush=True)
     if pace.frees:
-        peaks = {str(setting): calls[setting](torch.cuda.max_memory_allocated, device)
-                 for setting in first}
-        for name, peak in peaks.items():
-            print(f"  peak memory of {name}: {peak / 1e9:.1f} GB", flush=True)
-        figures["peak_memory_bytes"] = peaks
+        figures["peak_memory_bytes"] = {
+            str(setting): calls[setting](torch.cuda.max_memory_allocated, device)
+            for setting in first}
+    print_part(title, figures)
     return figures
+
+
+def print_part(title: str, figures: Mapping[str, Any]) -> None:
+    """Print the table of one part. Shares are those of the smallest limit."""
+    limit = figures["limit"]
+    print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
+    for name, rate in (*figures["tokens_per_second"].items(), *figures["limits"].items()):
+        print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
+    for name, seconds in figures["compile_seconds"].items():
+        print(f"  compiling {name}: {seconds:.1f} s", flush=True)
+    for name, peak in figures.get("peak_memory_bytes", {}).items():
+        print(f"  peak memory of {name}: {peak / 1e9:.1f} GB", flush=True)
 
 
 def measure_peaks(calls: Mapping[Setting, Callable[..., Any]]) -> dict[str, int]:
