@@ -96,29 +96,29 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
 
 
 def open_plan(command: Command) -> Plan:
-    """Return the plan of a study, for which its text is prepared. The study's folder stays as it
-    is. UserError as `make_plan`, and for a text that is too short to measure on."""
+    """Return the plan in the study's folder, or a new one. The folder stays as it is.
+
+    The study's text is prepared for it. Raises UserError for a text that is too short to measure
+    on, and where the folder has another plan, or something else.
+    """
+    path = command.path
     data = find_or_prepare(command.config.data)
     measure.check_length(data.manifest["val"]["tokens"], command.config.data.seq_len,
                          "the text held out for validation")
-    return make_plan(command, data)
-
-
-def make_plan(command: Command, data: Prepared) -> Plan:
-    """Return the plan in the study's folder, or a new one.
-
-    Raises UserError where the folder has another plan, or something else.
-    """
-    path = command.path
-    wanted = decide(command, data)
+    wanted = decide_fields(command, data)
     if (path / "plan.json").exists():
-        return go_on(path, wanted)
+        return reopen_plan(path, wanted)
     if path.exists() and any(path.iterdir()):
         raise UserError(f"{path} is not empty and holds no plan.json, so it is not a study: choose "
                         "another folder with --name")
+    return make_plan(command, data, wanted)
+
+
+def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
+    """Return a new plan with the fields that are `wanted`, see `decide_fields`."""
     beside = command.beside
     plan = Plan(
-        name=path.name, command=command.line, **wanted, dtype=command.config.train.dtype,
+        name=command.path.name, command=command.line, **wanted, dtype=command.config.train.dtype,
         onednn=kernels.prefers_onednn(torch.device("cpu")),
         ngrams=ngram_losses(read_ids(data, "train"), read_ids(data, "val"),
                             data.manifest["vocab_size"]),
@@ -134,7 +134,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     return plan
 
 
-def decide(command: Command, data: Prepared) -> dict[str, Any]:
+def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
     They have to be the same if a study goes on. UserError if the runs cannot be trained, if they do
@@ -252,7 +252,7 @@ def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> lis
     return sorted(names)
 
 
-def go_on(path: Path, wanted: dict[str, Any]) -> Plan:
+def reopen_plan(path: Path, wanted: dict[str, Any]) -> Plan:
     """Return the plan in the study's folder. UserError if it differs from what is `wanted`."""
     plan = planning.read_plan(path)
     wanted = wanted | {"config": add_new_options(wanted["config"])}
@@ -353,7 +353,7 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
             raise UserError(f"{job.name} ends at {result} here and at {job.committed} in "
                             f"{command.options.beside}: records of the two do not compare")
         plan.calibration = Calibration(job.name, job.committed, result)
-    elif result is None:
+    elif result is None:  # of a RecordJob, as below
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job.name} diverged, and is left out")
         plan.diverged = [*(plan.diverged or []), job.name]
@@ -399,23 +399,23 @@ def run_jobs(
                 if stopped:
                     stop_jobs(client, pending, silent)
                 for future in wait_for_first(pending, 1 if stopped else None):
-                    if future.status == "finished":
-                        result = future.result()
-                        job = pending.pop(future)
-                        # As long as a future is held, Dask does its job again if the worker that
-                        # has the result is lost. The job's checkpoints are gone by then.
-                        future.release()
-                        try:
-                            keep_result(command, plan, job, result)
-                        except Exception as error:
+                    if future.status != "finished":
+                        del pending[future]
+                        if not stopped:  # a job that is stopped fails too
                             stopped = True
-                            not_kept.append(error)
-                        bar.update()
+                            failures.append(future.exception())
                         continue
-                    del pending[future]
-                    if not stopped:
+                    result = future.result()  # Ctrl-C can interrupt this: the job is pending still
+                    job = pending.pop(future)
+                    # As long as a future is held, Dask does its job again if the worker that has
+                    # the result is lost. The job's checkpoints are gone by then.
+                    future.release()
+                    try:
+                        keep_result(command, plan, job, result)
+                    except Exception as error:
                         stopped = True
-                        failures.append(future.exception())
+                        not_kept.append(error)
+                    bar.update()
             except KeyboardInterrupt:
                 if stopped:
                     raise
@@ -542,14 +542,17 @@ def open_client(held: ExitStack, command: Command) -> Any:
     cluster: Any = command.options.scheduler
     if cluster is None:
         on_gpu = resolve_device(command.config.train.device).type != "cpu"
+        n_workers = command.options.jobs
+        if n_workers is None and on_gpu:
+            n_workers = 1
         # Daemons could not start processes, and the compiler does.
         held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
         cluster = held.enter_context(LocalCluster(
-            n_workers=command.options.jobs or (1 if on_gpu else None), threads_per_worker=1,
-            memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+            n_workers=n_workers, threads_per_worker=1, memory_limit=0,
+            dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
             env={"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
         ))
-    # It logs, with tracebacks, what becomes an error of one line here.
+    # The client logs, with tracebacks, what becomes an error of one line here.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         client = held.enter_context(Client(cluster))
@@ -562,6 +565,7 @@ def open_client(held: ExitStack, command: Command) -> Any:
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "
                         "would mix: start it with --nthreads 1")
-    page = f", watched at {client.dashboard_link}" if find_spec("bokeh") else ""  # else it is empty
+    # Without bokeh this page is empty.
+    page = f", watched at {client.dashboard_link}" if find_spec("bokeh") else ""
     say(f"workers {len(workers)}{page}")
     return client
