@@ -319,7 +319,8 @@ def shared_options(
         for name in known[section]:
             option = f"{section}.{name}"
             plain = [arm for arm in arms if not has_own(arms[arm], option)]
-            first, *others = [configs[arm][section].get(name) for arm in plain or arms]
+            deciding = plain if plain else list(arms)
+            first, *others = [configs[arm][section].get(name) for arm in deciding]
             if first is None or any(value != first for value in others):
                 continue
             if plain:
@@ -328,7 +329,7 @@ def shared_options(
                 set_by_each[option] = first
     for option, value in set_by_each.items():
         section, _, name = option.partition(".")
-        with suppress(UserError):
+        with suppress(UserError):  # it has no effect without an option in which they differ
             make_config(shared, {option: value})
             shared[section][name] = value
     leave_out_filled_in(shared)

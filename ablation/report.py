@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from ablation import plots, stats
-from ablation.plan import best_rate, tuning_losses
+from ablation.plan import Plan, best_rate, tuning_losses
 from ablation.study import USED, Study
 from errors import UserError, report_errors
 from files import write_file
@@ -106,26 +106,11 @@ def describe(study: Study) -> dict[str, str]:
     targets = min(record.targets for record in study.records.values())
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
-    left_out = []
-    n_missing = count_missing(study)
-    if n_missing:
-        n_planned = len(plan.arms) * len(plan.seeds)
-        have = "has" if n_missing == 1 else "have"
-        left_out.append(f"Unfinished: {n_missing} of the {n_planned} planned runs {have} no "
-                        "record.")
-    if plan.diverged:
-        left_out.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
-    rates = "This study tuned no learning rate."
-    if plan.tuned.arms:
-        tuned_on = "but on the validation text that is reported"
-        if plan.second_val:
-            tuned_on = "and on a second validation text"
-        rates = f"A learning rate is tuned for one length, on other seeds, {tuned_on}."
     return {
         **describe_seeds(study),
         "title": "Position encodings" if len(positions) > 1 else "Study",
         "name": plan.name,
-        "left_out": " ".join(left_out),
+        "left_out": describe_left_out(study),
         "base": study.baseline,
         "warm_up": list_by_arm(study, {
             arm: amount(config["optim"]["warmup_steps"] * plan.step_tokens)
@@ -136,11 +121,11 @@ def describe(study: Study) -> dict[str, str]:
         "used": f"{USED:g}",
         "bigram": f"{plan.ngrams[1]:.2f}",
         "tuning_seeds": ", ".join(map(str, plan.tuning_seeds)),
-        "rates": rates,
+        "rates": describe_rates(plan),
         "last": amount(last),
         "targets": f"{targets:,}",
         "seq_len": str(plan.seq_len),
-        "text_errors": ", ".join(errors) or UNDEFINED,
+        "text_errors": ", ".join(errors) if errors else UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
 
@@ -155,6 +140,31 @@ def list_by_arm(study: Study, words: Mapping[str, str]) -> str:
 def describe_final_lr(final_lr: float) -> str:
     """Return what a learning rate falls to, as text."""
     return f"{final_lr:g} of the rate" if final_lr else "0"
+
+
+def describe_left_out(study: Study) -> str:
+    """Return which runs of the plan the report is without; "" if it has them all."""
+    plan = study.plan
+    sentences = []
+    n_missing = count_missing(study)
+    if n_missing:
+        n_planned = len(plan.arms) * len(plan.seeds)
+        have = "has" if n_missing == 1 else "have"
+        sentences.append(f"Unfinished: {n_missing} of the {n_planned} planned runs {have} no "
+                         "record.")
+    if plan.diverged:
+        sentences.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
+    return " ".join(sentences)
+
+
+def describe_rates(plan: Plan) -> str:
+    """Return how the study chose its learning rates."""
+    if not plan.tuned.arms:
+        return "This study tuned no learning rate."
+    text = "but on the validation text that is reported"
+    if plan.second_val:
+        text = "and on a second validation text"
+    return f"A learning rate is tuned for one length, on other seeds, {text}."
 
 
 def count_missing(study: Study) -> int:
@@ -329,6 +339,7 @@ def facts(study: Study) -> str:
 
 
 def escape(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
     return re.sub(r"([\\|*<>`])", r"\\\1", text)
 
 
@@ -347,8 +358,11 @@ def number(value: float, form: str = "+.3f") -> str:
 
 def difference(result: stats.Paired | None, seeds: int | None = None,
                uncertain: bool = False) -> str:
-    """`seeds`: the number of seeds of the arm, shown if fewer could be paired. `uncertain`: the
-    interval gets a mark."""
+    """Return a difference between arms as text, with its interval if it has one.
+
+    `seeds`: the number of seeds of the arm, shown if fewer could be paired. `uncertain`: the
+    interval gets a mark.
+    """
     if result is None:
         return UNDEFINED
     bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
@@ -378,6 +392,7 @@ def span(times: Collection[float], end: float) -> str:
 
 
 def amount(tokens: float) -> str:
+    """Return a number of tokens with three digits and its unit, such as 1.05 M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if tokens >= 0.9995 * size:
             return f"{tokens / size:.3g} {unit}"

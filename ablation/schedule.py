@@ -91,12 +91,11 @@ def plan_lengths(command: Command, plan: Plan, arm: str, seed: int) -> list[Trai
         options["optim.lr"] = planning.best_rate(planning.tuning_losses(plan)[arm])
     *shorter, longest = plan.steps.horizons
     name = f"{arm}-s{seed}-{name_length(plan, longest)}"
+    branchings = [branching(command, steps) for steps in plan.steps.horizons]
     trunk = plan_run(command, plan, name, longest, {
         **options,
         "log.group": f"{command.path.name}/{name_length(plan, longest)}/{arm}",
-        "train.keep": planning.kept_steps([branching(command, steps)
-                                           for steps in plan.steps.horizons],
-                                          command.tier.followed),
+        "train.keep": planning.kept_steps(branchings, command.tier.followed),
         "train.eval_interval": math.ceil(longest / planning.VALIDATIONS),
     })
     trainings = [trunk]
