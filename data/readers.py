@@ -224,22 +224,23 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
         subfolders[:] = entered
         for name in names:
             path = os.path.join(parent, name)
-            kind = file_kind(name)
             if name[0] == ".":
                 continue
             if not os.path.exists(path):
                 skipped.add("links to files that are not there")
-                continue
-            if not os.path.isfile(path):
-                continue
-            is_text = kind in TABLES or kind in PLAIN
-            if kind == "":
-                is_text = begins_as_text(path)
-            if is_text:
+            elif os.path.isfile(path) and is_text_file(path):
                 texts.append(path)
-            else:
-                others.setdefault(kind, []).append(path)
+            elif os.path.isfile(path):
+                others.setdefault(file_kind(name), []).append(path)
     return sorted(texts, key=lambda path: Path(path).parts), others, skipped
+
+
+def is_text_file(path: str) -> bool:
+    """Return whether a file in a folder is read, by its suffix or, without one, by its start."""
+    kind = file_kind(path)
+    if kind == "":
+        return begins_as_text(path)
+    return kind in TABLES or kind in PLAIN
 
 
 def why_not_entered(folder: str) -> str | None:
@@ -293,8 +294,9 @@ def reading(name: str, advice: str = "") -> Iterator[None]:
         raise type(error)(f"{name} cannot be read: {error}") from error
     except Exception as error:
         reason = first_line(error).rstrip(".")
-        raise UserError(f"{name} cannot be read: {type(error).__name__}: {reason}. "
-                        f"{advice}".rstrip()) from error
+        end = f" {advice}" if advice else ""
+        raise UserError(
+            f"{name} cannot be read: {type(error).__name__}: {reason}.{end}") from error
 
 
 @contextmanager
@@ -425,11 +427,12 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
             yield number, text[start:found].removesuffix("\n").removesuffix("\r")
             number += 1
             start = found + len(separator)
-            start += text.startswith("\r", start)
-            start += text.startswith("\n", start)
+            for line_break in "\r\n":
+                if text.startswith(line_break, start):
+                    start += 1
             found = text.find(separator, start)
         end = len(text)
-        if piece:  # keep what may be a separator and the line breaks around it
+        if piece:  # keep what may be a separator with \r\n before and after it
             end = max(start, end - len(separator) - 4)
         yield number, text[start:end]
         text = text[end:]
