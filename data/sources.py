@@ -139,7 +139,8 @@ class DataConfig:
             raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
         if self.separator == "":
             raise UserError("data.separator '' is in every text: leave it out")
-        # Words have a letter or a digit inside, or nn, which a shell makes of \n\n without quotes.
+        # A letter or a digit is part of words, and so is nn, which a shell makes of \n\n without
+        # quotes.
         if self.separator is not None and re.fullmatch("[A-Za-z0-9]|[nrt]{2,4}", self.separator):
             raise UserError(f"data.separator {self.separator!r} would be cut out of the words that "
                             "have it: choose another (in bash, a line break is $'\\n')")
@@ -248,16 +249,14 @@ class Files(Source):
         searches: list[Search] = []
         for pattern in map(os.path.expanduser, self.config.files or ()):
             search = search_files(pattern)
-            if search.is_named:
-                search_of_file = None
-            else:
+            if not search.is_named:
                 searches.append(search)
-                search_of_file = search
                 search.n_files = len({*map(os.path.realpath, search.paths)})
             for path in search.paths:
-                new = TextFile(path, path, search.is_folder, search_of_file)
+                new = TextFile(path, path, search.is_folder, search)
                 file = files.setdefault(os.path.realpath(path), new)
-                file.in_folder &= search.is_folder
+                if not search.is_folder:
+                    file.in_folder = False
                 if search.is_named:
                     file.search = None
         return list(files.values()), searches
@@ -318,28 +317,34 @@ class Url(Source):
         from huggingface_hub.file_download import http_get
 
         url = str(self.config.url)
-        digest = self.config.sha256
-        if digest is not None:
-            digest = digest.lower()
         check_kind(re.split("[?#]", url)[0])
         name = PurePosixPath(urlsplit(url).path)
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
         path = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH,
                     hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
-        if not path.exists() or digest not in (None, sha256(path)):
+        if not path.exists() or self.describe_difference(path) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             say(f"fetching {url}")
             with reading(url, ELSEWHERE), atomic_path(path) as staging:
                 with staging.open("wb") as file:
                     http_get(url, file)
-                fetched = sha256(staging)
-                if digest not in (None, fetched):
-                    raise UserError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}: "
-                                    "correct data.sha256, or find the file that has it")
+                difference = self.describe_difference(staging)
+                if difference is not None:
+                    raise UserError(f"{difference}: correct data.sha256, or find the file that has "
+                                    "it")
         notes = Notes(self.config)
         yield from read_file(TextFile(str(path), url), notes)
         for line in notes.lines():
             self.say(line)
+
+    def describe_difference(self, path: Path) -> str | None:
+        """Return how a file's hash differs from data.sha256; None if it does not, or if that is
+        unset."""
+        if self.config.sha256 is None:
+            return None
+        wanted = self.config.sha256.lower()
+        actual = sha256(path)
+        return None if actual == wanted else f"its SHA-256 is {actual}, and data.sha256 is {wanted}"
 
 
 class Hub(Source):
@@ -821,15 +826,12 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
 
     A row without text (null, "", a value that is no string, or no such column) is no document, and
     is counted. Raises NoText if there are values, and none of the first ROWS_TRIED is a string.
+    `notes` are of these rows alone.
     """
     column = notes.config.column
     types: dict[str, str] = {}
-    n_rows = 0
-    without_text = 0
-    other_columns: set[str] = set()
-    other_types: dict[str, None] = {}  # of values that are no string, in the order of the rows
     for row in rows:
-        n_rows += 1
+        notes.rows += 1
         for name, value in row.items():
             if isinstance(value, str):
                 notes.sizes[name] += len(value)
@@ -837,25 +839,21 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
                 types[name] = type(value).__name__
         text = row.get(column)
         if not isinstance(text, str | None):
-            other_types[type(text).__name__] = None
+            notes.other_types[type(text).__name__] = None
             text = None
         if text:
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]
         else:
-            without_text += 1
-            other_columns |= columns_in_use(row)
-        if n_rows == ROWS_TRIED == without_text:
-            check_types(column, types, other_types)
+            notes.rows_without_text += 1
+            notes.other_columns |= columns_in_use(row) - {column}
+        if notes.rows == ROWS_TRIED == notes.rows_without_text:
+            check_types(column, types, notes.other_types)
     if types and column not in types:
         raise no_text(column, types)
-    if n_rows == without_text:
-        check_types(column, types, other_types)
-    notes.rows += n_rows
-    notes.rows_without_text += without_text
-    notes.other_columns |= other_columns - {column}
-    notes.other_types |= other_types
+    if notes.rows == notes.rows_without_text:
+        check_types(column, types, notes.other_types)
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:
