@@ -62,7 +62,7 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
     # equal files.
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     kept = int(CHARACTER_SHARE * (vocab_size - SMALLEST_VOCABULARY))
-    most = SMALLEST_VOCABULARY
+    most = SMALLEST_VOCABULARY  # pieces that the attempt before allowed
     while True:
         parts = split_at_others(sentences, [" ", *ranked[:kept]])
         try:
@@ -74,7 +74,8 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
             most = error.most
             kept += vocab_size - most
         except TooManyCharactersError:
-            # A line end counts only where a kept character follows it.
+            # sentencepiece counts a line end only where a kept character follows it: this attempt
+            # has one more character than it has room for.
             raise VocabularyTooLargeError(most) from None
 
 
@@ -97,7 +98,9 @@ def train(sentences: Sequence[str], vocab_size: int, **options: Any) -> bytes:
     that have the default are left out: studies compare the file's hash with that in their plan.
     """
     # sentencepiece strips line ends, and refuses a text of which nothing is left.
-    sentences = [sentence for sentence in sentences if sentence.strip("\r\n")] or [" "]
+    sentences = [sentence for sentence in sentences if sentence.strip("\r\n")]
+    if not sentences:
+        sentences = [" "]
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -86,8 +86,8 @@ def write_files(
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         encode = choose_encoding(tokenizer, count_bytes(train) + count_bytes(val))
         splits = {}
-        for split, spans in {"train": train, "val": val}.items():
-            blocks = read_blocks(file, spans, f"encoding {split}")
+        for split, spans_of_split in {"train": train, "val": val}.items():
+            blocks = read_blocks(file, spans_of_split, f"encoding {split}")
             path = folder / f"{split}.bin"
             splits[split] = write_ids(blocks, path, tokenizer, encode, dtype)
     manifest = {
@@ -197,12 +197,13 @@ def copy_parts(
                     copied.end_document()
             except LeftOut:
                 copied.go_back(before)
-    if not copied.counts.has_text:
+    counts = copied.counts
+    if not counts.has_text:
         raise UserError(f"there is no text in {name}: every document is empty")
     file.truncate()  # of the part that was left out last
-    counts = {"sha256": copied.counts.sha256.hexdigest(), "documents": len(copied.hashes),
-              "bytes": copied.spans[-1], "characters": copied.counts.characters}
-    return counts, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
+    described = {"sha256": counts.sha256.hexdigest(), "documents": counts.documents,
+                 "bytes": counts.bytes, "characters": counts.characters}
+    return described, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
 
 
 def note_windows_lines(file: BinaryIO, source: Source) -> None:
@@ -348,21 +349,31 @@ def hold_out_end(
     ends = np.cumsum([*sizes.values()]) / sum(sizes.values())  # as shares of the text
     cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
     begin = ends[cut - 1] if cut else 0.0
-    kept = (1 - val_fraction - begin) / (ends[cut] - begin)
+    share = (1 - val_fraction - begin) / (ends[cut] - begin)
     document = spans[hashes == [*sizes][cut]][:1]
-    characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
-    left = int(characters * kept)
-    size = 0  # of what is kept of this document, in bytes
-    for _, block in read_blocks(file, document, "splitting text"):
-        size += len(block[:left].encode())
-        left -= len(block[:left])
+    n_kept = measure_start(file, document, share)
     numbers = {digest: number for number, digest in enumerate(sizes)}
     place = np.array([numbers[digest] for digest in hashes.tolist()])
     start, end = spans.T
-    middle = np.select([place < cut, place == cut], [end, start + size], start)
+    # Of each document, training has what is before the middle, and validation the rest.
+    middle = np.select([place < cut, place == cut], [end, start + n_kept], start)
     train = np.stack([start, middle], axis=1)[middle > start]
     val = np.stack([middle, end], axis=1)[middle < end]
     return train, val, hashes[middle > start]
+
+
+def measure_start(file: BinaryIO, document: np.ndarray, share: float) -> int:
+    """Return the bytes of this share of a document's characters, from its start.
+
+    document: its span, (1, 2)
+    """
+    n_characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
+    n_left = int(n_characters * share)
+    n_bytes = 0
+    for _, block in read_blocks(file, document, "splitting text"):
+        n_bytes += len(block[:n_left].encode())
+        n_left -= len(block[:n_left])
+    return n_bytes
 
 
 def read_blocks(
@@ -381,8 +392,9 @@ def read_blocks(
             while start < end:
                 file.seek(start)
                 data = file.read(min(size, end - start))
-                if start + len(data) < end:
-                    data = data[: data.rfind(b"\n") + 1] or data
+                line_end = data.rfind(b"\n") + 1
+                if start + len(data) < end and line_end > 0:
+                    data = data[:line_end]
                 block = data.decode(errors="ignore")  # half a character is for the next block
                 yield start == begin, block
                 decoded = len(block.encode())
