@@ -113,7 +113,8 @@ def read_model(
     model = to_model(fields, shapes, None if factors is None else factors.read())
     check_size(stored, model)
     theirs = names.tensor_names(model, "gguf")
-    check_tensors(stored, {theirs[name]: s for name, s in names.tensor_shapes(model).items()})
+    our_shapes = names.tensor_shapes(model)
+    check_tensors(stored, {theirs[name]: shape for name, shape in our_shapes.items()})
     return model, {ours: stored[name] for ours, name in theirs.items()}
 
 
@@ -228,15 +229,17 @@ def propose_scalings(
     """Yield the scalings that may have these `factors` (D/2,), of the `original` length first, if
     the file states it, as ours do.
 
-    The largest is that of the slowest pairs. With llama3, a pair between the two bounds keeps a
-    share of its frequency. The share tells how often the pair turns within the original length, and
-    so what this length is if the bounds are 1 and 4. Two such pairs tell the bounds too. With YaRN,
-    an original length that is not stated follows from the one after scaling.
+    The largest of them is the factor of the scaling. With llama3, a pair between the two bounds
+    keeps a share of its frequency. The share tells how often the pair turns within the original
+    length, and so what this length is if the bounds are 1 and 4. Two such pairs tell the bounds
+    too. If no pair is between the bounds, Llama 3's own length is tried, and the one that follows
+    from the length after scaling. With YaRN, an original length that is not stated follows from the
+    length after scaling.
     """
     factor = float(str(np.float32(factors.max().item())))
     if not math.isfinite(factor) or factor <= 1:
         return
-    lengths = [8192, round(model.max_positions / factor)]  # where no pair is between
+    lengths = [8192, round(model.max_positions / factor)]
     is_between = (factors > 1.001) & (factors < 0.999 * factor)
     shares = ((1 / factors.double() - 1 / factor) / (1 - 1 / factor))[is_between]
     frequencies = rope_frequencies(model.head_dim, model.theta)[is_between]

@@ -109,7 +109,7 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     return pieces
 
 
-def agree(first: Tokenizer, second: Tokenizer) -> bool:
+def are_equal(first: Tokenizer, second: Tokenizer) -> bool:
     """Whether two files hold the same tokenizer, as far as probing can tell.
 
     No probe begins with a space: sentencepiece and transformers differ there (`JsonTokenizer`).
@@ -134,7 +134,7 @@ def open_equal(model: bytes, tokenizer: Tokenizer, settings: dict[str, Any]) -> 
             opened = open_tokenizer(Path(spare))
         except UserError:  # it may lack a special token that the tokenizer.json has
             return None
-    return opened if agree(opened, tokenizer) else None
+    return opened if are_equal(opened, tokenizer) else None
 
 
 def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -210,7 +210,8 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     merges = [tuple(pair) for pair in model["merges"]]
     order = merge_order(merges)
     scores = piece_scores(normal, order)
-    if len(set(order)) < len(order) or set(_merges(scores, ids)) != set(merges):
+    has_order = len(set(order)) == len(order)  # see `merge_order`
+    if not has_order or set(_merges(scores, ids)) != set(merges):
         return None
     special_ids = {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
     content = pack_pieces(texts, types, scores, special_ids, tokenizer.adds_space)
@@ -323,7 +324,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     stage_json(folder / JSON, to_json(tokenizer))
     settings |= _settings_of_sentencepiece(tokenizer, max_length)
     stage_json(folder / SETTINGS, settings)
-    if not agree(tokenizer, open_tokenizer(folder)):
+    if not are_equal(tokenizer, open_tokenizer(folder)):
         raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
                         "BPE model?")
 

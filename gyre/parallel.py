@@ -195,8 +195,8 @@ class Replicated:
             model.compile()  # in place, so that the state dict keeps its names
         if self.world.size == 1:
             return model, model
-        ids = [self.world.device.index] if self.world.device.type == "cuda" else None
-        module = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        devices = [self.world.device.index] if self.world.device.type == "cuda" else None
+        module = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
         # DDP sorts its buckets anew after its first backward. With three processes or more, the
         # place of a gradient in a bucket decides how its sum is rounded. So that comes before the
         # first step of every training: else a resumed one would round its first step differently.
