@@ -318,7 +318,7 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
 
 
 def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the same of each model on one text, that of the options `given`."""
+    """Return what `options` ask to measure of each model, on the text that they name."""
     if options.checkpoint != "best" and all(model.weights is not None for model in models):
         raise UserError("--checkpoint has no effect on folders that are no runs")
     contexts = []

@@ -149,6 +149,7 @@ def suitable_vocabulary(n_bytes: int) -> int:
 def suitable_val_fraction(usual: float, n_bytes: int) -> float:
     """Return which share to hold out of so many bytes: `usual`, more of a short text, or less of a
     long one."""
+    # Two digits, because the user is told this number.
     least = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
     most = float(f"{MOST_HELD_OUT / n_bytes:.2g}")
     return min(max(usual, min(least, LARGEST_SHARE)), most)

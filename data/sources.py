@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
@@ -251,7 +252,6 @@ class Files(Source):
             search = search_files(pattern)
             if not search.is_named:
                 searches.append(search)
-                search.n_files = len({*map(os.path.realpath, search.paths)})
             for path in search.paths:
                 new = TextFile(path, path, search.is_folder, search)
                 file = files.setdefault(os.path.realpath(path), new)
@@ -542,10 +542,13 @@ class Search:
     is_folder: bool = False
     is_named: bool = False
     """Whether the name is that of a file."""
-    n_files: int = 0
-    """Its files, each counted once however many links lead to it."""
     not_utf8: list[str] = field(default_factory=list)
-    """Those of them that turned out not to be UTF-8, and were not found before."""
+    """Those of its files that turned out not to be UTF-8, and were not found before."""
+
+    @cached_property
+    def n_files(self) -> int:
+        """How many files these are, each counted once however many links lead to it."""
+        return len({*map(os.path.realpath, self.paths)})
 
     def leave_out(self, name: str, error: NotUTF8) -> NoReturn:
         """Count a file that is not UTF-8. Raises LeftOut, or UserError if all files are so."""
@@ -804,8 +807,10 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
-    longest_start = len(notes.config.separator or "x") - 1
-    before = ""  # the end of the text before, in which a separator may begin
+    longest_start = 0  # of other markers, one that is cut in two may go unnoticed
+    if notes.config.separator is not None:
+        longest_start = len(notes.config.separator) - 1
+    before = ""  # the end of the text before, in which the separator may begin
     with file.reading():
         for piece in read_text(file.path):
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):

@@ -483,8 +483,10 @@ def measure_text(
     trained: Trained, name: Path, checkpoint: Checkpoint, text: Text, context: int,
     stride: int | None = None, windows: int | None = None,
 ) -> dict[str, Any]:
-    """Return the same of a model on any text, without what only a trained run has if it was
-    imported. For such a model, T is `context`."""
+    """Return what `measure` returns, of a model on any text.
+
+    For an imported model, T is `context`, and what describes a training is left out.
+    """
     run = trained.run
     config = trained.config
     imported = "imported" in run.manifest
@@ -561,7 +563,7 @@ def measure_lengths(
 
 
 def compare(records: list[dict[str, Any]]) -> None:
-    """Add to all records but the first, which are of one text, their differences from the first.
+    """Add to all records but the first their differences from the first. All are of one text.
 
     `bpb_difference` is that of the bits per byte, and `difference` that of the losses, if both are
     of the same ids; `bpb_difference_se` and `difference_se` are their standard errors.
