@@ -257,7 +257,8 @@ class Option:
         words = read_docs(self.owner).get(field_name, "").replace("%", "%%").split()
         is_unset = self.default is False or self.default == ""
         if isinstance(self.default, str | int | float) and not is_unset:
-            words.append(f"(default: {self.default})")
+            shown = "true" if self.default is True else self.default
+            words.append(f"(default: {shown})")
         return " ".join(words)
 
     def convert(self, value: Any) -> Any:

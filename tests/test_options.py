@@ -700,7 +700,7 @@ def test_every_option_has_a_help():
 @pytest.mark.parametrize("name, ending", [
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
-    ("data.files", "whatever its source is.")])
+    ("data.files", "whatever its source is."), ("train.cuda_graphs", "only. (default: true)")])
 def test_the_help_of_an_option_ends_with_its_default(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 
