@@ -31,9 +31,12 @@ def chat_template(folder: Path) -> str | None:
         except UnicodeDecodeError as error:
             raise UserError(f"{file} is not UTF-8: save it as UTF-8 ({error})") from None
     template = read_optional(folder / SETTINGS).get("chat_template")
-    if isinstance(template, list):
-        return {entry.get("name"): entry.get("template") for entry in template}.get("default")
-    return template
+    if not isinstance(template, list):
+        return template
+    for entry in template:
+        if isinstance(entry, dict) and entry.get("name") == "default":
+            return entry.get("template")
+    return None
 
 
 @dataclass(frozen=True)
