@@ -431,11 +431,11 @@ def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
     """Return the steps of the longest run whose checkpoints are kept.
 
     These are the `branchings`, in ascending order, at which the cooldowns begin. To follow the run,
-    `followed` steps are added for each halving of the last branching.
+    `followed` steps are added for each of ten halvings of the last branching.
     """
     on_the_way = [round(branchings[-1] * 2 ** (-k / followed)) for k in range(10 * followed)]
-    return sorted({step for step in (*on_the_way, *branchings)
-                   if step >= min(16, branchings[0])})
+    first = min(16, branchings[0])  # before step 16 there is little to see
+    return sorted({step for step in (*on_the_way, *branchings) if step >= first})
 
 
 # --- where it runs --------------------------------------------------------------------------------

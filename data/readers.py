@@ -198,10 +198,10 @@ def longest_list(start: str) -> str | None:
 def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
     """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
-    The text files are sorted, and the others grouped by suffix. Skipped are, with a description of
-    each kind, outputs of gyre below `folder`, folders that cannot be read, links to folders and
-    links that lead nowhere; and, without one, hidden files and folders, and folders of software. A
-    file without a suffix is a text file if its first bytes are text.
+    The text files are sorted, and the others grouped by suffix. What is skipped is described, each
+    kind once: outputs of gyre below `folder`, folders that cannot be read, links to folders, and
+    links that lead nowhere. Hidden files and folders, and folders of software, are skipped without
+    a description.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
