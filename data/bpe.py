@@ -117,9 +117,9 @@ def train(sentences: Sequence[str], vocab_size: int, **options: Any) -> bytes:
         )
     except (RuntimeError, ValueError) as error:
         message = first_line(error)
-        most = re.search(r"Please set it to a value <= (\d+)", message)
-        if most:
-            raise VocabularyTooLargeError(int(most[1])) from error
+        allowed = re.search(r"Please set it to a value <= (\d+)", message)
+        if allowed:
+            raise VocabularyTooLargeError(int(allowed[1])) from error
         if "smaller than required_chars" in message:
             raise TooManyCharactersError from error
         raise UserError(f"sentencepiece cannot learn {vocab_size} pieces from this text "

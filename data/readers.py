@@ -422,15 +422,15 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
         text += piece
         ahead = 2 if piece else 0  # the line break after a separator may be in the next piece
         start = 0
-        found = text.find(separator)
-        while found >= 0 and found + len(separator) + ahead <= len(text):
-            yield number, text[start:found].removesuffix("\n").removesuffix("\r")
+        place = text.find(separator)
+        while place >= 0 and place + len(separator) + ahead <= len(text):
+            yield number, text[start:place].removesuffix("\n").removesuffix("\r")
             number += 1
-            start = found + len(separator)
+            start = place + len(separator)
             for line_break in "\r\n":
                 if text.startswith(line_break, start):
                     start += 1
-            found = text.find(separator, start)
+            place = text.find(separator, start)
         end = len(text)
         if piece:  # keep what may be a separator with \r\n before and after it
             end = max(start, end - len(separator) - 4)

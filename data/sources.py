@@ -503,9 +503,11 @@ def search_files(pattern: str) -> "Search":
     search = Search(pattern, paths, others, sorted(skipped), is_folder=True)
     if not paths:
         left_out = search.describe_others()
-        rest = f", and has {left_out}" if left_out else ""
-        rest += search.advise_others() or search.advise_refused()
-        raise UserError(f"--data.files {pattern} is a folder without text files{rest}")
+        content = f", and has {left_out}" if left_out else ""
+        advice = search.advise_others()
+        if not advice:
+            advice = search.advise_refused()
+        raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 
 
@@ -517,11 +519,10 @@ def resolve_files(names: Iterable[str]) -> set[str]:
     paths: set[str] = set()
     for name in names:
         pattern = os.path.expanduser(name)
-        try:
-            found = search_files(pattern).paths
-        except UserError:
-            found = [pattern]
-        paths.update(map(os.path.realpath, found))
+        matches = [pattern]
+        with suppress(UserError):
+            matches = search_files(pattern).paths
+        paths.update(map(os.path.realpath, matches))
     return paths
 
 

@@ -149,15 +149,16 @@ class UnitEncoder:
         whole = "".join(texts)
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
         cuts, offsets = self._cut(whole, ends)
-        data = [pyarrow.py_buffer(offsets), pyarrow.py_buffer(whole.encode())]
-        units = pyarrow.Array.from_buffers(pyarrow.binary(), len(cuts) - 1, [None, *data])
+        # Arrow's form of an array of bytes; None: no value is missing.
+        buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(whole.encode())]
+        units = pyarrow.Array.from_buffers(pyarrow.binary(), len(cuts) - 1, buffers)
         numbered = units.dictionary_encode()
         distinct = numbered.dictionary.to_numpy(zero_copy_only=False).tolist()
-        found = list(map(self.known.get, distinct))
-        n_new = found.count(None)
+        known = list(map(self.known.get, distinct))
+        n_new = known.count(None)
         if n_new > MANY and n_new > MOST_NEW * len(units):
             return [np.array(ids, dtype=ID) for ids in self.tokenizer.encode_batch(texts)]
-        rows = self._complete(distinct, found)
+        rows = self._complete(distinct, known)
         ids, id_ends = join_rows(rows, numbered.indices.to_numpy())
         # The number of units, and thus of ids, before the end of each text.
         places = id_ends[np.searchsorted(cuts, ends)]
@@ -186,14 +187,14 @@ class UnitEncoder:
         np.cumsum(widths, out=offsets[1:])
         return cuts, offsets[cuts]
 
-    def _complete(self, units: list[bytes], found: list[bytes | None]) -> list[bytes]:
-        """Return the ids of different units, of which some were found, and remember the others."""
-        missing = [unit for unit, row in zip(units, found, strict=True) if row is None]
+    def _complete(self, units: list[bytes], known: list[bytes | None]) -> list[bytes]:
+        """Return the ids of different units, of which some are known, and remember the others."""
+        missing = [unit for unit, row in zip(units, known, strict=True) if row is None]
         encoded = self.tokenizer.encode_batch([unit.decode() for unit in missing])
         new = [array(TYPECODE, ids).tobytes() for ids in encoded]
         self._remember(missing, new)
         rest = iter(new)
-        return [next(rest) if row is None else row for row in found]
+        return [next(rest) if row is None else row for row in known]
 
     def _remember(self, units: list[bytes], rows: list[bytes]) -> None:
         """Add units to the dictionary. Rare ones, which filled it, leave together with all others.

@@ -81,8 +81,8 @@ class Draft:
         chosen = [f"{name} {number}" for name, number in numbers.items()]
         if self.shortens_samples:  # not told: it follows from the rows
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
-            most = context.model.max_positions // 2
-            numbers["train.sample_tokens"] = min(limits.train.sample_tokens, most)
+            half = context.model.max_positions // 2
+            numbers["train.sample_tokens"] = min(limits.train.sample_tokens, half)
         return make_config(*self.layers, numbers), chosen
 
     def fit_to_steps(self, steps: int, step_tokens: int, val_tokens: int) -> dict[str, int]:
