@@ -406,16 +406,23 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     if setting.program == "llama.cpp":
         decoder = open_decoder(model, config, 1)
 
+    def by_llama_cpp() -> None:
+        decoder.clear()
+        decoder.read([[0] * length])
+
+    def by_transformers() -> None:
+        model(prompt, logits_to_keep=1)
+
+    def by_gyre() -> None:
+        step(model, prompt, new_cache())
+
+    programs = {"llama.cpp": by_llama_cpp, "transformers": by_transformers, "gyre": by_gyre}
+    read_prompt = programs[setting.program]
+
     @torch.inference_mode()
     def call() -> None:
         for _ in range(PREFILLS):
-            if setting.program == "transformers":
-                model(prompt, logits_to_keep=1)
-            elif setting.program == "llama.cpp":
-                decoder.clear()
-                decoder.read([[0] * length])
-            else:
-                step(model, prompt, new_cache())
+            read_prompt()
 
     return call
 
