@@ -13,6 +13,7 @@ are the end of the text, and the printed --data.val_fraction holds out just them
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -59,16 +60,22 @@ def shuffle(
     documents: list[list[str]], block: str, generator: np.random.Generator
 ) -> Iterator[str]:
     """Yield the lines of documents, mixed in blocks of so many, or all of them."""
-    if block == ALL:
-        blocks = [[line for lines in documents for line in lines]]
-    elif block.isdecimal() and int(block) > 0:
-        size = int(block)
-        blocks = [lines[i : i + size] for lines in documents for i in range(0, len(lines), size)]
-    else:
-        raise UserError(f"the number of lines to mix must be a number or {ALL}, not {block}")
-    for lines in blocks:
+    for lines in cut_blocks(documents, block):
         for i in generator.permutation(len(lines)):
             yield lines[i]
+
+
+def cut_blocks(documents: list[list[str]], block: str) -> Iterator[list[str]]:
+    """Yield the lines to mix with one another: so many neighbours of a document, or all lines."""
+    if block == ALL:
+        yield list(chain.from_iterable(documents))
+        return
+    if not block.isdecimal() or int(block) == 0:
+        raise UserError(f"the number of lines to mix must be a number or {ALL}, not {block}")
+    size = int(block)
+    for lines in documents:
+        for start in range(0, len(lines), size):
+            yield lines[start : start + size]
 
 
 if __name__ == "__main__":
