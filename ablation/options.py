@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -121,6 +121,19 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     elif options.jobs is not None:
         raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
                         "it out")
+    baseline = options.baseline
+    if not baseline and beside:
+        baseline = beside.baseline
+    return Command(
+        line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
+        overlays=overlays, baseline=planning.choose_baseline(baseline, arms), config=config,
+        arm_configs=arm_configs, shared=share_options(config, layers),
+        path=choose_path(options, config, files), beside=beside,
+    )
+
+
+def share_options(config: Config, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that all runs of a study share, from its layers."""
     # Given explicitly, because a training fits these to its text if they are not given.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}
@@ -129,15 +142,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
         shared |= flatten(layer)
     for name in shared.keys() & TEXT:  # a later layer may have replaced the text of an earlier one
         shared[name] = attrgetter(name)(config)
-    baseline = options.baseline
-    if not baseline and beside:
-        baseline = beside.baseline
-    return Command(
-        line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
-        overlays=overlays, baseline=planning.choose_baseline(baseline, arms), config=config,
-        arm_configs=arm_configs, shared=shared, path=choose_path(options, config, files),
-        beside=beside,
-    )
+    return shared
 
 
 def choose_files(options: Namespace) -> list[str]:

@@ -145,11 +145,7 @@ def locate(
     if fit_val_fraction:
         settings["val_fraction"] = f"{AUTO}, usually {config.val_fraction}"
     if config.tokenizer is not None:
-        files = tokenizer_files(Path(config.tokenizer))
-        if not files:
-            raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer: "
-                            "name a run, or leave it out to train one")
-        settings["tokenizer"] = {file.name: sha256(file) for file in files}
+        settings["tokenizer"] = hash_tokenizer(Path(config.tokenizer))
     key = json_sha256(settings)[:12]
     prepared = Path(config.prepared)
     folder = prepared / f"{label_text(config)}-{key}"
@@ -158,6 +154,15 @@ def locate(
     if present and folder not in present:
         folder = present[0]
     return folder, settings
+
+
+def hash_tokenizer(folder: Path) -> dict[str, str]:
+    """Return the hash of each file of a tokenizer. UserError if the folder has none."""
+    files = tokenizer_files(folder)
+    if not files:
+        raise UserError(f"data.tokenizer {folder} is no folder with a tokenizer: name a run, or "
+                        "leave it out to train one")
+    return {file.name: sha256(file) for file in files}
 
 
 def label_text(config: DataConfig) -> str:

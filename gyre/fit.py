@@ -171,13 +171,23 @@ class Layers:
             self.fitted.update(FITTED)
             # A prompt of another text shows nothing. Samples then continue the first words of this.
             options.setdefault("train.sample_prompt", TrainConfig.sample_prompt)
+        self.choose_time(options)
+        self.note_fitted(options)
+        self.values |= options
+        self.kept.append(options)
+
+    def choose_time(self, options: dict[str, Any]) -> None:
+        """Let the steps or the minutes of a layer replace those of earlier layers."""
         has_steps = options.get("train.steps", AUTO) != AUTO
         if has_steps and options.get("train.minutes") is not None:
             raise UserError("train.minutes chooses train.steps: leave one of them out")
         if has_steps:
-            options["train.minutes"] = None  # these steps replace the minutes of an earlier layer
+            options["train.minutes"] = None
         if "train.minutes" in options:
             self.timed = set() if options["train.minutes"] is None else set(FITTED_TO_STEPS)
+
+    def note_fitted(self, options: dict[str, Any]) -> None:
+        """Note which numbers of a layer are to be fitted, and take their `auto` out of it."""
         for name in FITTED:
             if name not in options:
                 continue
@@ -188,8 +198,6 @@ class Layers:
                 del options[name]
             else:
                 self.fitted.discard(name)
-        self.values |= options
-        self.kept.append(options)
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:
