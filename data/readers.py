@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path, PurePath
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from errors import UserError, closest, require_modules
@@ -444,8 +444,13 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
 # A filter of jq: from a chat to its text, one turn after another. Turns have a role and content, or
 # from and value.
 JOIN_TURNS = r'''{text: [.%s[] | "\(.role // .from): \(.content // .value)"] | join("\n")}'''
-# How Python, Arrow and `datasets` call the type of text.
+# A filter of jq: from a list of lines to their text.
+JOIN_LINES = r'{text: (%s | join("\n"))}'
+# How Python, Arrow and `datasets` call the type of text, and that of a list of texts.
 TEXT_TYPE = r"str|(large_)?string|Value\('(large_)?string'\)"
+NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
+TEXT_LIST = "list of str"  # likewise
+TEXT_LISTS = rf"{TEXT_LIST}|(large_)?list<.*: (large_)?string>|List\(Value\('(large_)?string'\)\)"
 
 
 class NoText(UserError):
@@ -498,11 +503,12 @@ def jq_field(name: str) -> str:
 
 def no_text(
     column: str, columns: Mapping[str, str], delimiter: str | None = None,
-    is_parquet: bool = False,
+    is_parquet: bool = False, sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> NoText:
     """Return the error for a table of these columns and types, of which `column` is no text.
 
-    `delimiter` is that of a CSV.
+    `delimiter` is that of a CSV. `sizes` has the characters of each column of texts or of lists of
+    texts, if they are known.
     """
     several = [name.strip() for name in column.split(",")]
     if len(several) > 1 and all(name in columns for name in several):
@@ -518,18 +524,50 @@ def no_text(
                           "docs/interop.md#chat-templates")
     names = []
     candidates = {}  # columns of text, by their names in lower case
+    lists = []  # columns with lists of texts
     for name, kind in columns.items():
         shown = repr(name)
         if re.fullmatch(TEXT_TYPE, kind):
             candidates[name.lower()] = name
         else:
             shown += f" ({kind})"
+        if re.fullmatch(TEXT_LISTS, kind):
+            lists.append(name)
         names.append(shown)
+    if column in lists:
+        return NoText(f"its texts in column {column!r} are lists of strings, such as lines: "
+                      f"{advise_lists(column, is_parquet)}")
     lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
     advice = advise_column(column, candidates, lacks_names)
+    is_guess = advice.endswith("?")
+    if delimiter is not None and not lacks_names and not is_guess:
+        advice += ("; if its first line is a row already, write a line above it that names the "
+                   "columns")
+    if lists:
+        longest = max(lists, key=lambda name: sizes.get(name, 0))
+        largest = max([sizes.get(name, 0) for name in candidates.values()], default=0)
+        join = f"the lists of strings in column {longest!r}: {advise_lists(longest, is_parquet)}"
+        if sizes.get(longest, 0) > largest:
+            advice = f"most of its text is in {join}; or {advice}"
+        else:
+            advice += f"; or join {join}"
     if not candidates:
         advice += advise_objects(columns, is_parquet)
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+
+
+def advise_lists(column: str, is_parquet: bool) -> str:
+    """Return how to make a text of each list of strings in a column."""
+    return run_jq(JOIN_LINES % jq_field(column), is_parquet)
+
+
+def name_type(value: Any) -> str:
+    """Return what a value of a row is called. An empty list has nothing to be called by."""
+    if value == []:
+        return NOTHING
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return TEXT_LIST
+    return type(value).__name__
 
 
 def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool) -> str:

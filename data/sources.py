@@ -24,9 +24,11 @@ from data.bpe import SMALLEST_VOCABULARY
 from data.readers import (
     CODE,
     COMPRESSED,
+    NOTHING,
     PLAIN,
     REFUSED,
     TABLES,
+    TEXT_LIST,
     NoText,
     NotUTF8,
     begins_as_rows,
@@ -35,6 +37,7 @@ from data.readers import (
     file_kind,
     import_datasets,
     list_folder,
+    name_type,
     no_text,
     read_rows,
     read_text,
@@ -652,7 +655,8 @@ class Notes:
     no_text: NoText | None = None
     """Why the first of these was left out."""
     sizes: Counter[str] = field(default_factory=Counter)
-    """Characters of the text in each column of the tables of which all columns are read."""
+    """Characters of the texts, also of lists of texts, in each column of the tables of which all
+    columns are read."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -839,13 +843,17 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     for row in rows:
         notes.rows += 1
         for name, value in row.items():
-            if isinstance(value, str):
+            kind = name_type(value)
+            if types.get(name, NOTHING) == NOTHING:
+                types[name] = kind
+            if kind == "str":
                 notes.sizes[name] += len(value)
-            if types.get(name, "NoneType") == "NoneType":
-                types[name] = type(value).__name__
+            elif kind == TEXT_LIST:
+                notes.sizes[name] += sum(map(len, value))
         text = row.get(column)
-        if not isinstance(text, str | None):
-            notes.other_types[type(text).__name__] = None
+        if not isinstance(text, str):
+            if name_type(text) != NOTHING:
+                notes.other_types[name_type(text)] = None
             text = None
         if text:
             if not notes.has_letters:
@@ -855,11 +863,11 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             notes.rows_without_text += 1
             notes.other_columns |= columns_in_use(row) - {column}
         if notes.rows == ROWS_TRIED == notes.rows_without_text:
-            check_types(column, types, notes.other_types)
+            check_types(column, types, notes.other_types, notes.sizes)
     if types and column not in types:
-        raise no_text(column, types)
+        raise no_text(column, types, sizes=notes.sizes)
     if notes.rows == notes.rows_without_text:
-        check_types(column, types, notes.other_types)
+        check_types(column, types, notes.other_types, notes.sizes)
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:
@@ -867,11 +875,13 @@ def columns_in_use(row: dict[str, Any]) -> set[str]:
 
     A table of Excel or pandas may have a column without a name.
     """
-    return {name or "''" for name, value in row.items() if value not in (None, "")}
+    return {name or "''" for name, value in row.items() if value not in (None, "", [])}
 
 
-def check_types(column: str, types: dict[str, str], other_types: dict[str, None]) -> None:
+def check_types(
+    column: str, types: dict[str, str], other_types: dict[str, None], sizes: Mapping[str, int]
+) -> None:
     """Raise NoText if a column without any text has values of other types."""
     if other_types:
         first = next(iter(other_types))
-        raise no_text(column, types | {column: first})
+        raise no_text(column, types | {column: first}, sizes=sizes)

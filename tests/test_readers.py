@@ -179,6 +179,42 @@ def test_texts_in_an_object_become_rows_as_advised(tmp_path, name):
     assert read(tmp_path / "NEW.jsonl") == ["hi"]
 
 
+POEM = {"title": "Night", "tags": [], "lines of it": ["It is dark.", "It's late."]}
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("column", ["text", "lines of it"])
+def test_lists_of_lines_become_rows_as_advised(tmp_path, column):
+    path = write(tmp_path / "a.jsonl", json.dumps(POEM))
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
+    subprocess.run(command.replace("FILE", "a.jsonl"), shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl") == ["It is dark.\nIt's late."]
+
+
+@pytest.mark.parametrize("lines, words", [
+    (["a line that is longer"], "in column 'lines': .*; or choose its only column of .* title"),
+    (["line"], "choose its only column of text .* title; or join .* in column 'lines'")])
+def test_the_longest_of_texts_and_lists_is_named_first(tmp_path, lines, words):
+    path = write(tmp_path / "a.jsonl", json.dumps({"title": "a title", "lines": lines}))
+    with pytest.raises(UserError, match=words):
+        read(path)
+
+
+def test_lists_of_lines_in_parquet_are_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"title": ["a"], "lines": [["b", "c"]]}), path)
+    with pytest.raises(UserError, match=r"join the lists of strings in column 'lines': .*\.lines"):
+        read(path)
+
+
+def test_a_csv_whose_columns_are_no_names_is_told_of_them(tmp_path):
+    path = write(tmp_path / "a.csv", "I love it,positive\nI hate it,negative\n")
+    with pytest.raises(UserError, match="if its first line is a row already, write a line above"):
+        read(path)
+
+
 def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"instruction": "a", "output": "b"}\n')
     with pytest.raises(UserError, match="with --data.column; --data.column A,B tells how"):
@@ -308,7 +344,7 @@ def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
     ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
     ('{"story": "a", "n": 1}\n', "only 'story', 'n' .int.: choose .*--data.column"),
-    ('{"text": ["b"]}\n{"text": ""}\n', "no text in a column 'text', only 'text' .list.:")],
+    ('{"text": ["b"]}\n{"text": ""}\n', "its texts in column 'text' are lists of strings")],
     ids=short)
 def test_jsonl_that_is_none_is_described(tmp_path, content, words):
     with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
