@@ -58,9 +58,9 @@ def note_backslash_n(option: str, texts: Iterable[str]) -> None:
 
 
 def hide_controls(text: str) -> str:
-    """Replace control characters by U+FFFD, for a terminal. Line feeds and tabs stay."""
+    """Replace control characters by U+FFFD, for a terminal. Line breaks and tabs stay."""
     shown: list[str] = []
-    for character in text:
+    for character in text.replace("\r\n", "\n"):
         is_control = unicodedata.category(character) == "Cc" and character not in "\n\t"
         shown.append("\ufffd" if is_control else character)
     return "".join(shown)

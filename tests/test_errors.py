@@ -277,6 +277,10 @@ def test_a_terminal_shows_no_control_characters():
     assert hide_controls("a\tb\n\x00\x1b[2J") == "a\tb\n\ufffd\ufffd[2J"
 
 
+def test_line_ends_of_windows_are_shown_as_line_breaks():
+    assert hide_controls("a\r\nb\rc") == "a\nb\ufffdc"
+
+
 @pytest.mark.parametrize("text, n_notes", [
     ("ROMEO:\\n", 1), ("A: hi\\nB:", 1), ("ROMEO:\n", 0), (r"\newline and \nabla", 0)])
 def test_a_backslash_and_an_n_are_noted(capsys, text, n_notes):
