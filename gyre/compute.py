@@ -317,7 +317,8 @@ def format_estimate(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
-# With this many running processes per core, a measured rate is too low, and an estimate too long.
+# With this many running processes per core, a training gets less than the whole machine, whose rate
+# is measured: the quickest of short products meets few of the others.
 BUSY = 1.5
 
 
@@ -329,7 +330,7 @@ def describe_load() -> str:
     cores = os.cpu_count() or 1
     if load < BUSY * cores:
         return ""
-    return f", less if nothing else runs here (load {load:.0f} on {cores} cores)"
+    return f", longer while others run here too (load {load:.0f} on {cores} cores)"
 
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,

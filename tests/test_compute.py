@@ -333,7 +333,7 @@ def test_nothing_is_compiled_where_false_is_configured():
 
 
 @pytest.mark.parametrize("load, expected", [
-    (2.9, ""), (8.2, ", less if nothing else runs here (load 8 on 2 cores)")])
+    (2.9, ""), (8.2, ", longer while others run here too (load 8 on 2 cores)")])
 def test_an_estimate_of_a_busy_machine_says_so(load, expected, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
