@@ -44,7 +44,7 @@ BATCH = 1 << 20  # characters of the blocks that are encoded at a time
 # lack more than this share of a short text, and every validation reads all bytes that are held out.
 LEAST_HELD_OUT = 4000
 LARGEST_SHARE = 0.1
-MOST_HELD_OUT = 2_000_000
+MOST_HELD_OUT = 500_000
 
 T = TypeVar("T")
 U = TypeVar("U")

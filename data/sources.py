@@ -111,8 +111,8 @@ class DataConfig:
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice that share. If another text replaces that of the
-    configuration, at least 4 kB are held out, but no more than a tenth, unless this option is given
-    with the text."""
+    configuration, at least 4 kB are held out, but no more than a tenth; and 500 kB at most. Unless
+    this option is given with the text."""
     second_val: bool = False
     """Validate on a second held-out part, and leave the first one out. The second part is as large
     as the first if whole documents are held out. Otherwise it is data.val_fraction of what the

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.prepare import LARGEST_SHARE
 from data.sources import AUTO
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
@@ -118,8 +117,6 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         reading.add(layer)
     values = reading.values
     fitted = reading.fitted | reading.timed
-    if values["data.val_fraction"] >= LARGEST_SHARE:  # as by default, which chooses nothing
-        fitted.discard("data.val_fraction")
     adjusted: Layer = {}  # over all layers that were read
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]

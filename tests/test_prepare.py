@@ -254,14 +254,14 @@ def test_a_single_text_gives_its_last_part_by_characters(
 
 @pytest.mark.parametrize("n_bytes, least, share", [
     (600, 0.01, 0.1), (40_000, 0.01, 0.1), (63_000, 0.01, 0.063), (63_000, 0.3, 0.3),
-    (400_000, 0.01, 0.01), (99_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
+    (400_000, 0.01, 0.01), (49_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
 def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share):
     assert suitable_val_fraction(least, n_bytes) == share
 
 
 @pytest.mark.parametrize("n_bytes, usual, share", [
-    (200_000_000, 0.04, 0.01), (20_000_000, 0.1, 0.1), (21_000_000, 0.1, 0.095)])
-def test_a_long_text_holds_out_two_megabytes(n_bytes, usual, share):
+    (200_000_000, 0.04, 0.0025), (5_000_000, 0.1, 0.1), (5_300_000, 0.1, 0.094)])
+def test_a_long_text_holds_out_half_a_megabyte(n_bytes, usual, share):
     assert suitable_val_fraction(usual, n_bytes) == share
 
 
