@@ -1,5 +1,6 @@
 """Prepared token ids: find them or make them, and cut them into the rows of a batch."""
 
+import glob
 import math
 import os
 import unicodedata
@@ -168,13 +169,17 @@ def hash_tokenizer(folder: Path) -> dict[str, str]:
 def label_text(config: DataConfig) -> str:
     """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib".
 
-    It has letters and digits of all scripts, dots, and dashes in place of everything else.
+    It has letters and digits of all scripts, dots, and dashes in place of everything else. A glob
+    such as book/*.txt has the label of its folder.
     """
     name = getattr(config, config.source, config.source)
     if config.source == "files":
         name = os.path.abspath(os.path.expanduser(name[0]))  # "." has a name, too
+    path = Path(name)
+    while glob.has_magic(path.name) and not path.exists():
+        path = path.parent
     # macOS may return a letter and its accent as two characters, and an accent is no letter.
-    stem = unicodedata.normalize("NFC", Path(name).stem)
+    stem = unicodedata.normalize("NFC", path.stem)
     characters = [each if each.isalnum() or each == "." else " " for each in stem]
     label = "-".join("".join(characters).split())
     return label.strip("-.")[:40] or config.source

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from data.dataset import Prepared
+from data.dataset import Prepared, label_text
 from data.sources import AUTO, DataConfig, Files, check_column, resolve_files
 from data.tokenizer import open_tokenizer
 from errors import UserError
@@ -33,6 +33,7 @@ from model.encodings import POSITIONS
 # Options that choose a text, and those that only say how it is read.
 NAMES_TEXT = ("data.source", "data.files", "data.url", "data.hub")
 READS_TEXT = ("data.sha256", "data.column", "data.separator")
+LONGEST_TEXT = 24  # characters of a text's label in the name of a run
 
 
 @dataclass
@@ -128,15 +129,34 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.init_from:
         run = RunDir.open(options.init_from)
         draft = draft_from_run(run, files, given)
-        stem = f"{run.path.name}-tuned"  # the name of the run has the encoding
     else:
         draft = make_draft(*files, given)
-        stem = f"gyre-{draft.limits.model.position}"
-    if options.config:  # it names every new run
-        stem = f"{Path(options.config[0]).stem}-{draft.limits.model.position}"
+    stem = name_run(options, draft.limits)
     if "data.column" in given:  # that of a file may be for the text of the file
         check_column(draft.limits.data)
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
+
+
+def name_run(options: Namespace, config: Config) -> str:
+    """Return how a new run without a name is called, but for its seed.
+
+    As in small-book-tuned-rope: by its configuration file, the text if the command line names it,
+    "tuned" with --init-from, and its encoding. Without a file it is called by the run that it
+    starts from, whose name has the encoding.
+    """
+    parts = ["gyre"]
+    if options.config:
+        parts = [Path(options.config[0]).stem]
+    elif options.init_from:
+        parts = [RunDir.open(options.init_from).path.name]
+    if any(name in options.given for name in ("data.files", "data.url", "data.hub")):
+        label = label_text(config.data)[:LONGEST_TEXT]
+        parts.append(label.rstrip("-."))
+    if options.init_from:
+        parts.append("tuned")
+    if options.config or not options.init_from:
+        parts.append(config.model.position)
+    return "-".join(parts)
 
 
 def check_together(options: Namespace, argv: list[str]) -> None:

@@ -539,13 +539,15 @@ def test_folders_from_before_an_option_are_still_found(options, name):
 
 @pytest.mark.parametrize("name, label", [
     ("рассказ.txt", "рассказ"), ("三体 (1).txt", "三体-1"), ("my_notes.txt", "my-notes"),
-    ("cafe\u0301.txt", "caf\u00e9"), ("\U0001f600.txt", "files"), ("*.txt", "files")])
+    ("cafe\u0301.txt", "caf\u00e9"), ("\U0001f600.txt", "files"), ("src/**/*.txt", "src"),
+    ("a/f[1].txt", "a")])
 def test_a_label_has_the_letters_of_any_script(name, label):
     assert label_text(DataConfig(files=[name])) == label
 
 
 @pytest.mark.parametrize("name, label", [
-    (".", "chapters"), ("./", "chapters"), ("..", "my-book"), ("../notes.txt", "notes")])
+    (".", "chapters"), ("./", "chapters"), ("..", "my-book"), ("../notes.txt", "notes"),
+    ("*.txt", "chapters")])
 def test_a_folder_named_by_dots_has_its_own_name(tmp_path, monkeypatch, name, label):
     (tmp_path / "my book/chapters").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "my book/chapters")
