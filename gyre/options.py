@@ -106,7 +106,8 @@ class Config:
     log: LogConfig = field(default_factory=LogConfig)
     name: str | None = None
     """Name of the run or study, and of its folder. Unset: the config file's name, followed by the
-    encoding and the seed of a run, or by the tier of a study (quick is left out)."""
+    text, if the command line names one, the encoding and the seed of a run, or by the tier of a
+    study (quick is left out)."""
     init_from: str | None = None
     """Run whose weights this one starts from; set by --init-from RUN, which takes its model and its
     tokenizer too."""
