@@ -199,9 +199,9 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
     """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
     The text files are sorted, and the others grouped by suffix. What is skipped is described, each
-    kind once: outputs of gyre below `folder`, folders that cannot be read, links to folders, and
-    links that lead nowhere. Hidden files and folders, and folders of software, are skipped without
-    a description.
+    kind once: outputs of gyre below `folder`, folders of software by their names, folders that
+    cannot be read, links to folders, and links that lead nowhere. Hidden files and folders are
+    skipped without a description.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
@@ -213,7 +213,7 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
     for parent, subfolders, names in os.walk(folder, onerror=skip_unreadable):
         entered = []
         for name in subfolders:
-            if name[0] == "." or name in SOFTWARE:
+            if name[0] == ".":
                 continue
             path = os.path.join(parent, name)
             reason = why_not_entered(path)
@@ -245,6 +245,9 @@ def is_text_file(path: str) -> bool:
 
 def why_not_entered(folder: str) -> str | None:
     """Return why a subfolder is skipped, such as "links to folders", or None if it is not."""
+    name = os.path.basename(folder)
+    if name in SOFTWARE:
+        return name
     if os.path.islink(folder):  # os.walk does not follow it
         return "links to folders"
     return describe_output(Path(folder))

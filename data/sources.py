@@ -27,6 +27,7 @@ from data.readers import (
     NOTHING,
     PLAIN,
     REFUSED,
+    SOFTWARE,
     TABLES,
     TEXT_LIST,
     NoText,
@@ -291,6 +292,9 @@ class Files(Source):
         for search in searches:
             if search.is_folder or search.not_utf8:
                 self.say(search.describe())
+            software = search.describe_software()
+            if software is not None:
+                self.say(software)
         for line in notes.lines():
             self.say(line)
 
@@ -567,9 +571,8 @@ class Search:
     def describe_others(self) -> str:
         """Return what in a folder is left out by its name."""
         counts = {kind: len(paths) for kind, paths in self.others.items()}
-        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:5]
-        suffixes = [f"{count} {kind or 'without a suffix'}" for kind, count in frequent]
-        return ", ".join(suffixes + self.skipped)
+        kinds = [describe_kinds(counts)] if counts else []
+        return ", ".join(kinds + self.skipped)
 
     def describe_not_utf8(self) -> str:
         """Return which files are not UTF-8, and how to convert one."""
@@ -606,12 +609,37 @@ class Search:
         share = f"{n_read} files of {total} are read"
         if n_read == 1:
             share = f"1 file of {total} is read"
+        kinds = Counter(file_kind(path) for path in self.paths if path not in self.not_utf8)
+        if len(kinds) > 1:
+            share += f": {describe_kinds(kinds)}"
         left_out = self.describe_others()
         rest = f" (left out: {left_out})" if left_out else ""
         if self.not_utf8:
             rest += f"; {self.describe_not_utf8()}"
         rest += self.advise_others()
         return f"note: {self.pattern}: {share}{rest}"
+
+    def describe_software(self) -> str | None:
+        """Return a note on files of a glob that are in folders of software, such as node_modules.
+
+        None without any, or where the glob names that folder.
+        """
+        if self.is_folder or self.is_named:
+            return None
+        folders = SOFTWARE - {*Path(self.pattern).parts}
+        found = [path for path in self.paths if folders & {*Path(path).parts[:-1]}]
+        if not found:
+            return None
+        names = sorted(folders & {part for path in found for part in Path(path).parts[:-1]})
+        return (f"note: {self.pattern}: {len(found)} of {len(self.paths)} files are in "
+                f"{', '.join(names)}: name a folder, which leaves these out, if you do not want "
+                "them")
+
+
+def describe_kinds(counts: Mapping[str, int]) -> str:
+    """Return how many files there are of the five most frequent suffixes."""
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:5]
+    return ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in frequent)
 
 
 @dataclass

@@ -684,7 +684,29 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
     write(tmp_path / "program", b"\x7fELF\0\0")
     read(tmp_path)
     left_out = "(left out: 2 .png, 1 without a suffix, 1 .json)"
-    assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
+    assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read: 1 .md, 1 .txt {left_out}"]
+
+
+def test_a_folder_names_the_software_that_it_leaves_out(tmp_path, capsys):
+    write(tmp_path / "a.js", "x")
+    write(tmp_path / "web/node_modules/b.js", "x")
+    read(tmp_path)
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: node_modules)"]
+
+
+@pytest.mark.parametrize("pattern, noted", [
+    ("**/*.js", "**/*.js: 1 of 2 files are in node_modules: name a folder, which leaves these out"),
+    ("node_modules/*.js", None), ("*.js", None), ("node_modules/b.js", None)])
+def test_a_glob_that_reads_software_is_noted(tmp_path, monkeypatch, capsys, pattern, noted):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.js", "x")
+    write(tmp_path / "node_modules/b.js", "x")
+    read(pattern)
+    found = notes(capsys)
+    if noted is None:
+        assert found == []
+    else:
+        assert found[0].startswith(noted)
 
 
 OUTPUTS = pytest.mark.parametrize("names, what", [
@@ -804,7 +826,8 @@ def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path, monkeypatch,
     write(tmp_path / "e.md", "e")
     assert copied(pattern) == "ae"
     (note,) = notes(capsys)
-    assert note.startswith(f"{pattern}: 2 files of 5 are read; 3 files are not UTF-8: ")
+    start = f"{pattern}: 2 files of 5 are read: 1 .md, 1 .txt; 3 files are not UTF-8: "
+    assert note.startswith(start)
     assert note.replace("./", "").endswith(
         "b.txt, c.txt, d.csv; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older "
         "Windows programs, and --data.files FILE says what is wrong with one")
