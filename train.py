@@ -258,7 +258,7 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
         best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
-                "nats/token. generate.py takes them: the validation loss was higher later")
+                "nats/token. generate.py takes them: later validation losses were not lower")
         say(f"{state} {time_taken} of training steps; {outcome.path}\n"
             f"next    python {find_script('generate.py')} --run "
             f"{shlex.quote(str(outcome.path))} --prompt {shlex.quote(prompt)}")
