@@ -140,7 +140,10 @@ def find_run(path: Path, runs: Path) -> Path:
                         f"{shlex.quote(str(path))} --to run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
-    raise UserError(f"no run folder at {folder}{suggest_run(path, folder)}")
+    place = str(folder)
+    if not folder.is_absolute() and not folder.parent.exists():  # perhaps the wrong folder
+        place = f"{folder} in {Path.cwd()}"
+    raise UserError(f"no run folder at {place}{suggest_run(path, folder)}")
 
 
 def suggest_run(path: Path, folder: Path) -> str:

@@ -302,15 +302,20 @@ def refused(path):
     ("runs/small-rope", "no run folder at runs/small-rope (did you mean runs/small-rope-s1?): "
      "python evaluate.py lists the runs"),
     ("runs/gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs"),
-    ("some/model", "no run folder at some/model: python evaluate.py lists the runs; a model of the "
-     "Hub is the folder that it was downloaded to"),
+    ("some/model", "no run folder at some/model in HERE: python evaluate.py lists the runs; a "
+     "model of the Hub is the folder that it was downloaded to"),
     ("gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs; a model of the Hub is "
      "the folder that it was downloaded to")])
 def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, message):
     monkeypatch.chdir(tmp_path)
     new_run("small-rope-s1")
     (tmp_path / "runs" / "smal").mkdir()  # no run
-    assert refused(path) == message
+    assert refused(path) == message.replace("HERE", str(tmp_path))
+
+
+def test_a_folder_without_runs_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused("small").startswith(f"no run folder at runs/small in {tmp_path}: ")
 
 
 def test_no_run_is_told_from_a_damaged_one(tmp_path):
