@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
@@ -525,38 +525,36 @@ def no_text(
                           f"with a column 'text'; {run_jq(JOIN_TURNS % chat, is_parquet)}. For a "
                           "model with a chat template, write the turns as it does: see "
                           "docs/interop.md#chat-templates")
-    names = []
-    candidates = {}  # columns of text, by their names in lower case
-    lists = []  # columns with lists of texts
-    for name, kind in columns.items():
-        shown = repr(name)
-        if re.fullmatch(TEXT_TYPE, kind):
-            candidates[name.lower()] = name
-        else:
-            shown += f" ({kind})"
-        if re.fullmatch(TEXT_LISTS, kind):
-            lists.append(name)
-        names.append(shown)
-    if column in lists:
+    if re.fullmatch(TEXT_LISTS, columns.get(column, "")):
         return NoText(f"its texts in column {column!r} are lists of strings, such as lines: "
                       f"{advise_lists(column, is_parquet)}")
-    lacks_names = delimiter is not None and any(re.fullmatch(NO_NAME, name) for name in columns)
-    advice = advise_column(column, candidates, lacks_names)
-    is_guess = advice.endswith("?")
-    if delimiter is not None and not lacks_names and not is_guess:
-        advice += ("; if its first line is a row already, write a line above it that names the "
-                   "columns")
+    names = []
+    for name, kind in columns.items():
+        is_text = re.fullmatch(TEXT_TYPE, kind)
+        names.append(repr(name) if is_text else f"{name!r} ({kind})")
+    advice = advise_columns(column, columns, delimiter, is_parquet, sizes)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+
+
+def advise_columns(
+    column: str, columns: Mapping[str, str], delimiter: str | None, is_parquet: bool,
+    sizes: Mapping[str, int],
+) -> str:
+    """Return what to do with the columns of a table that has no text in `column`. See `no_text`."""
+    texts = [name for name, kind in columns.items() if re.fullmatch(TEXT_TYPE, kind)]
+    lists = [name for name, kind in columns.items() if re.fullmatch(TEXT_LISTS, kind)]
+    advice = advise_column(column, texts, is_csv=delimiter is not None)
     if lists:
         longest = max(lists, key=lambda name: sizes.get(name, 0))
-        largest = max([sizes.get(name, 0) for name in candidates.values()], default=0)
+        largest = max([sizes.get(name, 0) for name in texts], default=0)
         join = f"the lists of strings in column {longest!r}: {advise_lists(longest, is_parquet)}"
         if sizes.get(longest, 0) > largest:
             advice = f"most of its text is in {join}; or {advice}"
         else:
             advice += f"; or join {join}"
-    if not candidates:
+    if not texts:
         advice += advise_objects(columns, is_parquet)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+    return advice
 
 
 def advise_lists(column: str, is_parquet: bool) -> str:
@@ -573,24 +571,24 @@ def name_type(value: Any) -> str:
     return type(value).__name__
 
 
-def advise_column(column: str, candidates: Mapping[str, str], lacks_names: bool) -> str:
-    """Return what to do where `column` is no text.
-
-    `candidates` are the columns of text, by their names in lower case. `lacks_names`: the first
-    line of the table seems to be a row already.
-    """
-    nearest = closest(column.lower(), candidates)
+def advise_column(column: str, texts: Sequence[str], is_csv: bool) -> str:
+    """Return what to do where `column` is no text; `texts` are the columns of text."""
+    in_lower_case = {name.lower(): name for name in texts}
+    nearest = closest(column.lower(), in_lower_case)
     if nearest is not None:
-        return f"did you mean --data.column {shlex.quote(candidates[nearest])}?"
-    if not candidates:
+        return f"did you mean --data.column {shlex.quote(in_lower_case[nearest])}?"
+    if not texts:
         return "write its texts into a .jsonl file with a column 'text'"
-    if lacks_names:
+    if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
         return "its first line has to name the columns: write such a line above it"
-    if len(candidates) == 1:
-        (only,) = candidates.values()
-        return f"choose its only column of text with --data.column {shlex.quote(only)}"
-    return ("choose a column of text with --data.column; --data.column A,B tells how to join "
-            "two")
+    advice = ("choose a column of text with --data.column; --data.column A,B tells how to join "
+              "two")
+    if len(texts) == 1:
+        advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
+    if is_csv:
+        advice += ("; if its first line is a row already, write a line above it that names the "
+                   "columns")
+    return advice
 
 
 def advise_objects(columns: Mapping[str, str], is_parquet: bool) -> str:

@@ -870,20 +870,12 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     types: dict[str, str] = {}
     for row in rows:
         notes.rows += 1
-        for name, value in row.items():
-            kind = name_type(value)
-            if types.get(name, NOTHING) == NOTHING:
-                types[name] = kind
-            if kind == "str":
-                notes.sizes[name] += len(value)
-            elif kind == TEXT_LIST:
-                notes.sizes[name] += sum(map(len, value))
+        measure_columns(row, types, notes.sizes)
         text = row.get(column)
-        if not isinstance(text, str):
-            if name_type(text) != NOTHING:
-                notes.other_types[name_type(text)] = None
-            text = None
-        if text:
+        kind = name_type(text)
+        if kind not in ("str", NOTHING):
+            notes.other_types[kind] = None
+        if text and kind == "str":
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]
@@ -896,6 +888,18 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         raise no_text(column, types, sizes=notes.sizes)
     if notes.rows == notes.rows_without_text:
         check_types(column, types, notes.other_types, notes.sizes)
+
+
+def measure_columns(row: Mapping[str, Any], types: dict[str, str], sizes: Counter[str]) -> None:
+    """Add a row to what is known of each column: its type, and the characters in its texts."""
+    for name, value in row.items():
+        kind = name_type(value)
+        if types.get(name, NOTHING) == NOTHING:
+            types[name] = kind
+        if kind == "str":
+            sizes[name] += len(value)
+        elif kind == TEXT_LIST:
+            sizes[name] += sum(map(len, value))
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:
