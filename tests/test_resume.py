@@ -463,7 +463,7 @@ def saved_stopped(workdir, tmp_path_factory):
 @pytest.fixture
 def stopped(saved_stopped):
     """A run of 4 steps in a folder of its own, stopped after 2; gives the folder of the run."""
-    return put_back(saved_stopped) / "runs" / "gyre-rope-s1"
+    return put_back(saved_stopped) / "runs" / "gyre-text-rope-s1"
 
 
 NOTE = "has changed since then, or is gone"
@@ -526,7 +526,7 @@ def test_a_text_that_changed_is_not_prepared_again(stopped, capfd, argv):
 
 def test_a_run_is_trained_by_one_process_at_a_time(workdir, capfd, monkeypatch):
     """From its start, and when it is resumed."""
-    path = workdir / "runs" / "gyre-rope-s1"
+    path = workdir / "runs" / "gyre-text-rope-s1"
     start_step = train.start_step
     errors = []
 
