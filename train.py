@@ -88,7 +88,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         print_setup(start, setup)
         if start.resumed and progress.step >= steps:  # --resume auto found it finished
             outcome = Outcome(start.resumed.path)
-            print_end(outcome, setup, "nothing to do:")
+            print_end(outcome, start, setup, "nothing to do:")
             return outcome
         run = None
         if lacks_validation(start, setup):
@@ -125,7 +125,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
         else:
             outcome = Outcome(run.path)
-            print_end(outcome, setup, "done   ")
+            print_end(outcome, start, setup, "done   ")
             print_comparison(setup, base)
     return outcome
 
@@ -247,10 +247,11 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     return stopping
 
 
-def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
+def print_end(outcome: Outcome, start: Start, setup: Setup, state: str) -> None:
     """Print what the training has taken, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
+        parts = " in all parts" if start.resumed else ""  # also before it was resumed
         prompt = choose_prompt(setup).strip()
         length = len(setup.data.tokenizer.encode_prompt(prompt))
         if length >= setup.config.model.max_positions:  # then generate.py refuses it
@@ -259,7 +260,7 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
-        say(f"{state} {time_taken} of training steps; {outcome.path}\n"
+        say(f"{state} {time_taken} of training steps{parts}; {outcome.path}\n"
             f"next    python {find_script('generate.py')} --run "
             f"{shlex.quote(str(outcome.path))} --prompt {shlex.quote(prompt)}")
 

@@ -1,6 +1,7 @@
 """A run that was killed, stopped, branched off or resumed equals one that nothing interrupted."""
 
 import io
+import re
 import shlex
 import shutil
 import signal
@@ -126,6 +127,14 @@ def test_the_last_validation_is_done_to_its_end(workdir, straight):
     argv = tiny_argv(workdir, *EXACT, "--name", path.name)
     assert stop_in_validation(3, *argv) == 0
     assert_equal_runs(straight, path)
+
+
+def test_the_time_of_a_resumed_run_is_said_to_be_that_of_all_parts(workdir, capfd):
+    path = workdir / "runs" / "in-parts"
+    stop_at(4, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    exit_code(train.main, "--resume", path)
+    err = capfd.readouterr().err
+    assert re.search("^done .* of training steps in all parts; ", err, re.MULTILINE)
 
 
 def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd):
