@@ -585,6 +585,15 @@ def test_results_md_has_what_repetition_is_worth(committed, name):
     assert f"{first} after 2.10 M tokens and {last} after 4.19 M" in words("docs/results.md")
 
 
+def test_results_md_has_what_is_left_of_both_together(committed):
+    apart = committed["lines-apart"]
+    near = committed["lines-near"]
+    leads = [study.paired("rope_sin_qk", study.horizons[-1]).mean for study in (apart, near)]
+    text = "on seed 0 it is {:+.3f} after 4.19 M tokens, on every kind of token, and {:+.3f} if"
+    assert text.format(*leads) in words("docs/results.md")
+    assert len(apart.runs("rope_sin_qk")) == len(near.runs("rope_sin_qk")) == 1
+
+
 @pytest.mark.parametrize("name, row", [
     ("lines-apart", "apart: the lines of all files mixed"),
     ("lines-near", "near: every eight lines mixed")])
