@@ -94,7 +94,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if lacks_validation(start, setup):
             run = open_run(start, setup, held)
             validate_and_sample(setup, run, can_end=False)
-            save(setup, run, "last")
+            save(setup, run, "last")  # again, because it has the loss of `best` in its progress
         base = measure_base(start, setup)
         bar = held.enter_context(tqdm(
             total=steps, initial=progress.step, desc="train", unit="step",
@@ -114,14 +114,16 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         first_save = progress.step + 1 if start.is_branch else None
         try:
             take_steps(setup, run, first, bar, first_save)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             saved = run.checkpoints.saved_step("last")
             print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
             raise
         bar.close()
         if progress.step < steps:
-            # The number is 0 if only another rank got a signal.
-            outcome = Outcome(run.path, stop.number or signal.SIGTERM)
+            number = stop.number
+            if number == 0:  # only another rank got a signal
+                number = signal.SIGTERM
+            outcome = Outcome(run.path, number)
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
         else:
             outcome = Outcome(run.path)
@@ -131,7 +133,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
 
 
 def lacks_validation(start: Start, setup: Setup) -> bool:
-    """Return whether a resumed run goes on after a step whose validation was ended by Ctrl-C."""
+    """Return whether a resumed run goes on after a step whose validation a signal has ended."""
     step = setup.progress.step
     if not start.resumed or step == 0 or not is_validated(setup, step):
         return False
@@ -163,14 +165,15 @@ def take_steps(
     """
     progress = setup.progress
     finished = -math.inf
-    # With `reads_late`, a step is launched while the one before it runs, so its launch is part of
-    # the time of that one. Only the first step after a validation is launched in its own time. A
-    # mean over several steps evens that out.
+    # The rate is logged as a mean of these times, because with `reads_late` single ones differ: the
+    # time of the first step after a validation includes its launch. Later steps are launched while
+    # the one before them runs.
     recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     # Whether the last result says that a rank was asked to stop. All ranks have the same result.
     was_stopping = False
     while True:
-        # Steps, once `pending` is counted. The next step has this number: the first is step 0.
+        # How many steps are taken once `pending` is counted. As steps are numbered from 0, this is
+        # also the number of the step after it.
         taken = progress.step + 1
         following = None
         # No step is started once it is known that a rank was asked to stop. The pending one was
@@ -365,8 +368,8 @@ def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
     """Log what is measured on the validation split, and a sample. Save the weights as `best` if
     their loss is the lowest of the run.
 
-    With `can_end`, Ctrl-C ends a validation. It then leaves nothing, which `lacks_validation` finds
-    when the run is resumed.
+    With `can_end`, a signal that asks to stop ends a validation. It then leaves nothing, which
+    `lacks_validation` finds when the run is resumed.
     """
     values = measure_validation(setup, can_end)
     if not values:
