@@ -145,9 +145,10 @@ def check_start(start: Start, world: World) -> None:
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # Sizes that are chosen for the text are still at their upper limits here, and `complete` checks
-    # them once they are known.
-    if start.draft is None or start.draft.fitted.isdisjoint(("data.vocab_size", "data.seq_len")):
+    # Sizes that are chosen for the text are not known yet, and `complete` checks them later.
+    fitted = start.draft.fitted if start.draft is not None else frozenset()
+    sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
+    if sizes_are_known:
         # As compiled in bfloat16, which needs the least: how training computes is chosen later.
         check_fits(config, world, torch.bfloat16, compiled=True)
 
@@ -211,13 +212,15 @@ def choose_compute(config: Config, world: World) -> Compute:
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
         dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
-    seconds = None
-    work = flops
+    estimate = None  # the seconds that train.steps take
     if has_estimate:
-        seconds = estimate_seconds(config.model, tokens, rates[dtype])
-    if train.minutes is not None:  # instead of train.steps, the time is given
+        estimate = estimate_seconds(config.model, tokens, rates[dtype])
+    if train.minutes is None:
+        seconds = estimate
+        work = flops
+    else:  # the time is given, and the steps are chosen for it later
         # FLOP/s of whole steps, which is lower than rates[dtype].
-        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
         work = step_rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
@@ -258,9 +261,11 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         say("timing  the first steps, to choose train.steps")
     with compute.active():
         setup = build(start, world, compute)
-        train_step(setup, 0)  # compiles, and fills the caches
+        # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
+        train_step(setup, 0)
         if setup.graphs is not None:
-            # The second records the first gradient of a batch, and the third those added to it.
+            # The second step records a graph of the first micro-batch, whose gradients are new. The
+            # third records, at the latest, one of those whose gradients are added to them.
             train_step(setup, 0)
             train_step(setup, 0)
         # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
@@ -416,8 +421,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """
     steps = start.config.train.steps
     gives_steps = "train.steps" in start.given
-    # Without --train.steps, the run ends where the last command that trained it had it end.
-    last_step = steps if gives_steps else steps_when_saved
+    last_step = steps
+    if not gives_steps:  # then the run ends where the command that saved it had it end
+        last_step = steps_when_saved
     # With --resume auto (`repeatable`), a run that has taken all its steps is left as it is.
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
