@@ -317,8 +317,9 @@ def format_estimate(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
-# With this many running processes per core, a training gets less than the whole machine, whose rate
-# is measured: the quickest of short products meets few of the others.
+# From so many running processes per core on, an estimate says that others share the machine. The
+# measured rate does not show it: it is that of the quickest of short products, which runs while the
+# others pause.
 BUSY = 1.5
 
 
