@@ -87,7 +87,8 @@ class PendingStep:
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # As in `start_step`, which looks at all four numbers: the other two are always finite.
+        # `start_step` decides by all four numbers, which is the same: `stop` and `loss_scale` are
+        # always finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
@@ -312,7 +313,8 @@ def token_losses(
 
     Dropout is off until the iterator ends or is closed, and no random number is drawn. A compiled
     model runs eagerly here, because other shapes and the lack of gradients would cost a second
-    compilation. All ranks call the model equally often, because sharded weights are gathered.
+    compilation. All ranks call the model equally often, because sharded weights are gathered:
+    `windows` gives a rank that has fewer rows a batch without targets.
     """
     n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
     largest_share = math.ceil(n_windows / data.world_size)
