@@ -64,7 +64,7 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     It rises to 1 over the warm-up and then falls to `final_lr` at the last step. With wsd the fall
     takes the last `round(cooldown * steps)` steps only, and before it the rate stays at 1. So runs
     of different lengths are one run up to the cooldown of the shorter (Hägele et al. 2024,
-    arXiv:2405.18392). If no step is left for the fall, the last one has 1.
+    arXiv:2405.18392). If no step is left for the fall, the rate of the last step is the peak.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -186,6 +186,7 @@ class Muon(Optimizer):
         for parameter in parameters:
             assert parameter.grad is not None
             gradients.append(parameter.grad)
+        # Views of this rank's parts: what changes a part changes its gradient, momentum or weight.
         weights = [local_part(parameter) for parameter in parameters]
         momenta = [local_part(self._momentum(parameter)) for parameter in parameters]
         gradient_parts = [local_part(gradient) for gradient in gradients]
@@ -193,7 +194,7 @@ class Muon(Optimizer):
             # A momentum that moves towards itself stays as it is.
             replace_if(skipped, gradient_parts, momenta)
         torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
-        # Nesterov's look-ahead, in place of the gradients, which nothing reads after the step.
+        # Nesterov's look-ahead. It overwrites `gradients`, which nothing else reads after the step.
         torch._foreach_lerp_(gradient_parts, momenta, group["momentum"])
         updates = self._orthogonalize(gradients)
         decay_factor = 1 - group["lr"] * group["weight_decay"]
