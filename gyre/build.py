@@ -332,7 +332,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
-    if start.restores():
+    if start.restores():  # not a run that was killed before its first save
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
         run = RunDir.open(config.init_from)
