@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = parse(argv)
         trained, chat = load_trained(options)
-        options.chat_format = chat  # where `start_rows` looks for it
+        options.chat_format = chat  # goes to `start_rows` with the options, for every text
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -453,19 +453,25 @@ def write_texts(
     warning = trained.describe_excess(max(batch.lengths))
     if warning is not None:
         say(f"note: {warning}")
-    # Prefill reads as many tokens of every prompt as the shortest has. It draws the first token of
-    # the rows whose prompt is that short, which does not count as decoded.
+    speed = Speed(
+        prefill_tokens=min(batch.starts) * len(ids), prefill_seconds=times[0] - started,
+        decoded_tokens=count_decoded(batch), decoding_seconds=times[-1] - times[0],
+    )
+    return batch.new_tokens(), speed, step
+
+
+def count_decoded(batch: Batch) -> int:
+    """Return how many tokens were drawn after prefill.
+
+    Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
+    the rows whose prompt is that short.
+    """
     shortest = min(batch.starts)
     drawn_by_prefill = 0
     for start, length in zip(batch.starts, batch.lengths, strict=True):
         if start == shortest and length > start:
             drawn_by_prefill += 1
-    decoded = batch.n_drawn - drawn_by_prefill
-    speed = Speed(
-        prefill_tokens=shortest * len(ids), prefill_seconds=times[0] - started,
-        decoded_tokens=decoded, decoding_seconds=times[-1] - times[0],
-    )
-    return batch.new_tokens(), speed, step
+    return batch.n_drawn - drawn_by_prefill
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:
@@ -489,7 +495,7 @@ def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> Non
     for i, (row, tokens) in enumerate(zip(rows, batch.new_tokens(), strict=True)):
         if len(tokens) == batch.max_new_tokens or row.stopped:
             continue
-        # It stands behind the text, whose length does not count it.
+        # `lengths` does not count the token that ended the row, so this is its place.
         ending_token = tokens_of_rows[i][batch.lengths[i]]
         if ending_token not in asked_for:
             ended += 1
