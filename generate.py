@@ -351,7 +351,7 @@ class Session:
             self.go_on()
         elif line.strip() == ":help":
             say(COMMANDS)
-        elif command in (":more", ":help"):
+        elif command in (":more", ":help", ":q"):
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
             raise UserError(f"{command} is no command (:more, :seed N, :help, :q); the prompt is "

@@ -400,7 +400,8 @@ def test_a_line_that_says_so_ends_a_session(talk, line, expected, tokenizer):
     (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
     (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
     (":sed 3", ":sed is no command (:more, :seed N, :help, :q); the prompt is written ::sed 3"),
-    (":more 3", ":more takes nothing after it, not '3'")])
+    (":more 3", ":more takes nothing after it, not '3'"),
+    (":q now", ":q takes nothing after it, not 'now'")])
 def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):
     out, err = talk(line)
     assert out == "" and f"\nerror: {message}\n" in err
