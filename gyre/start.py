@@ -345,13 +345,16 @@ def inherit_model(saved: Config, asked: Layer, given: Layer) -> dict[str, Any]:
 def find_reach(model: Layer, given: Layer) -> int:
     """Return the length of text that the scaling of a model is meant for; 0 without a scaling.
 
-    `given` changes it, field by field. 0 also if it has no factor, which is refused later.
+    `given` changes it, field by field. 0 also if it has no factor, or one that is not finite, which
+    is refused later.
     """
     scaling = dict(model["rope_scaling"] or {})
     for option, value in given.items():
         if option.startswith("model.rope_scaling."):
             scaling[option.removeprefix("model.rope_scaling.")] = value
     factor = scaling.get("factor", 0)
+    if not math.isfinite(factor):
+        return 0
     return math.ceil(factor * scaling.get("original_positions", 0))
 
 

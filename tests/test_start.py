@@ -158,6 +158,14 @@ def test_a_new_scaling_makes_the_context_as_long_as_it_reaches(workdir, base, fa
     assert start(*argv).config.model.max_positions == context
 
 
+@pytest.mark.parametrize("factor", ["inf", "nan"])
+def test_a_scaling_without_a_reach_is_refused(workdir, base, factor):
+    argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], factor]
+    message = rf"^model\.rope_scaling\.factor must be in \[1, 1e6\], not {factor}$"
+    with pytest.raises(UserError, match=message):
+        start(*argv)
+
+
 def test_another_factor_makes_the_context_longer(workdir, finished):
     argv = [*training_argv(workdir), "--init-from", finished, "--model.rope_scaling.factor", "6"]
     assert start(*argv).config.model.max_positions == 120
