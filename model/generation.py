@@ -114,8 +114,8 @@ class Batch:
             self.starts += [len(prompt)] * num_samples
         self.lengths = list(self.starts)
         """Tokens of each row so far, those of its prompt included."""
-        self.known = list(self.starts)
-        """The same, with the tokens that were drawn on the device and not read yet."""
+        self.drawn_lengths = list(self.starts)
+        """The same, but with the tokens that were drawn on the device and not read yet."""
         self.live = set(range(len(self.starts)))
         """The rows that have not ended."""
         self.n_drawn = 0
@@ -133,9 +133,9 @@ class Batch:
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        self.due = list(range(len(self.starts)))
+        self.last_due = list(range(len(self.starts)))
         """The rows that drew a token last."""
-        self.due_index = torch.tensor(self.due, device=self.sampling_device)
+        self.last_due_index = torch.tensor(self.last_due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
         """Random numbers (NUMBERS_AHEAD, B), at i for position `first_number + i` of every row."""
@@ -153,7 +153,8 @@ class Batch:
         then one token at a time (decode). While a short row draws tokens, a longer one still reads
         its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
         """
-        if self.known != self.starts:  # a closed iterator has lost tokens that it did not yield
+        # Not `lengths`: a closed iterator has lost tokens that it drew and did not yield.
+        if self.drawn_lengths != self.starts:
             raise ValueError("these rows were drawn before: make another Batch")
         inference = torch.inference_mode()
         unread: deque[Drawn] = deque()
@@ -172,19 +173,19 @@ class Batch:
         """Return the rows that draw next: of those that lack tokens, the ones with the fewest."""
         unfinished = []
         for row in sorted(self.live):
-            if self.known[row] < self.starts[row] + self.max_new_tokens:
+            if self.drawn_lengths[row] < self.starts[row] + self.max_new_tokens:
                 unfinished.append(row)
-        fewest = min((self.known[row] for row in unfinished), default=0)
+        fewest = min((self.drawn_lengths[row] for row in unfinished), default=0)
         # The others still read their prompts.
-        return [row for row in unfinished if self.known[row] == fewest]
+        return [row for row in unfinished if self.drawn_lengths[row] == fewest]
 
     def start_step(self, step: Step, due: list[int]) -> "Drawn":
         """Draw a token of the rows that are due. On a GPU this only enqueues kernels."""
-        position = self.known[due[0]]  # of the token to draw: due rows have equally many
+        position = self.drawn_lengths[due[0]]  # of the token to draw: due rows have equally many
         logits = self.compute_logits(step, position)
         drawn = self.sample_rows(logits, due, position)
         for row in due:
-            self.known[row] += 1
+            self.drawn_lengths[row] += 1
         return Drawn(due, drawn)
 
     def accept(self, drawn: "Drawn") -> Iterator[tuple[int, int]]:
@@ -222,7 +223,8 @@ class Batch:
         # Contiguous, because the compiler would compile again for other offsets or strides.
         fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
-        # A compiled step takes a single token for decoding, which has all rows.
+        # Prompts of one token are not read once for all samples, but in each row: a compiled step
+        # is compiled for the rows of the whole batch if it is fed one token, as in decoding.
         repeats_prompts = self.num_samples > 1 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
             if repeats_prompts and cache is not None and cache.length == 0:
@@ -233,10 +235,10 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
         """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
-        if due != self.due:
-            self.due = due
-            self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
-        rows = self.due_index
+        if due != self.last_due:
+            self.last_due = due
+            self.last_due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
+        rows = self.last_due_index
         numbers = self.find_numbers(position)
         all_due = len(due) == len(self.starts)
         if all_due:  # without a copy
@@ -298,7 +300,10 @@ def choose_sampling_device(device: torch.device) -> torch.device:
 
 
 def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
-    """Return the length of the longest row. UserError if it is empty or the context is shorter."""
+    """Return how many positions the longest row takes.
+
+    Raises UserError for no prompt, for an empty one, and if the context has fewer positions.
+    """
     if not prompts or not all(prompts):
         raise UserError("the prompt is empty: give at least one token")
     longest = max(map(len, prompts))
@@ -316,7 +321,11 @@ def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens
 
 
 def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
-    """Return an empty cache, or None where the rotation of a key depends on the text's length."""
+    """Return an empty cache for rows of so many tokens.
+
+    None with dynamic RoPE scaling, if a row becomes longer than the training rows: every token then
+    changes the rotations of all keys before it.
+    """
     if length > model.position.cache_limit:
         return None
     device = model.tok_embeddings.weight.device

@@ -353,7 +353,7 @@ def test_a_step_on_a_gpu_waits_for_nothing(sampling):
                 batch.start_step(lambda *_: logits, [0, 1])
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert batch.known == [10, 10]
+    assert batch.drawn_lengths == [10, 10]
 
 
 @pytest.mark.cuda
