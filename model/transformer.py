@@ -48,7 +48,8 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     Values may be narrower than queries and keys.
     """
     width = xv.shape[-1]
-    if width < xq.shape[-1]:  # fused kernels of one width for all use less time and memory
+    if width < xq.shape[-1]:
+        # Kernels that need less time and memory take queries, keys and values of one width only.
         padded = F.pad(xv, (0, xq.shape[-1] - width))
         return attend(xq, xk, padded, mask)[..., :width]
     gqa = xq.shape[1] != xk.shape[1]
@@ -313,8 +314,9 @@ class Transformer(nn.Module):
         """
         if start < 0 or (start and cache is not None):
             raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
-        first_key = start  # 0 with a cache, which holds the keys from position 0 on
-        if cache is not None:
+        first_key = start
+        if cache is not None:  # it holds the keys from position 0 on
+            first_key = 0
             start = cache.length
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:
