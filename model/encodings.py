@@ -1,8 +1,9 @@
 """POSITIONS: the encodings of model/position.py, and others for experiments. Yours goes here.
 
-Most of the others add rows to the normalised stream that queries and keys, and nothing else, are
-made of. Both have rms 1. (After Shortformer's position-infused attention, Press et al. 2020,
-arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
+Most of the others add rows to the normalised stream of which queries and keys are made, but not to
+that of values. The rows and that stream both have rms 1. (After Shortformer's position-infused
+attention, Press et al. 2020, arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the
+model knows nothing of them.
 
 Shapes are those of model/position.py.
 """
@@ -186,6 +187,7 @@ class RoPESinusoidalQK(SinusoidalQK):
         self.dim = config.dim
         rotations = precompute_freqs_cis(config.head_dim, config.max_positions, config.theta)
         rotations = torch.view_as_real(rotations).flatten(1)
+        # One tensor, because `table` alone moves between devices with the model.
         self.table = torch.cat((self.table, rotations), dim=1)  # (positions, C + D)
 
     def rows(self, layer: int) -> Tensor:
