@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -84,9 +84,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread, and so one job at a time. `request_stop` runs in another thread. It
-    # writes `stopped_keys` before it reads `stop_of_job`, and here `stop_of_job` is written before
-    # `stopped_keys` is read. So at least one of the two sees what the other has written.
+    # A worker has one thread, and so one job at a time. `request_stop` runs in another thread, at
+    # any moment. It adds to `stopped_keys` and then looks for `stop_of_job`; here the order is the
+    # reverse. So a job that is asked to stop just now finds its key, or `request_stop` its signal.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -128,12 +128,10 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def find_end_or_remove(folder: Path, steps: int) -> bool | None:
-    """Return True if a run has taken all of so many steps, False if it diverged, and None if it is
-    to be trained: resumed, or begun anew.
+def find_end(folder: Path, steps: int) -> Literal["finished", "diverged"] | None:
+    """Return how the training of a run has ended, or None if some of its `steps` are missing.
 
-    What was stopped before its first checkpoint is removed. Raises UserError if the run was trained
-    further by hand.
+    Raises UserError if the run was trained further by hand.
     """
     if not folder.exists():
         return None
@@ -142,12 +140,16 @@ def find_end_or_remove(folder: Path, steps: int) -> bool | None:
         raise UserError(f"{folder} has taken {step} steps, and the study wants {steps}: remove it, "
                         "and give the same command again")
     if step == steps:
-        return True
+        return "finished"
     if has_diverged(folder):
-        return False  # it would diverge again
-    if not step:
-        remove_run(folder)
+        return "diverged"
     return None
+
+
+def remove_without_checkpoint(folder: Path) -> None:
+    """Remove a run that was stopped before its first checkpoint. It cannot be resumed."""
+    if folder.exists() and not RunDir.open(folder).checkpoints.has_training:
+        remove_run(folder)
 
 
 def remove_run(folder: Path) -> None:
@@ -168,9 +170,13 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
     # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
     # itself in `run_training`, so release it here once the folder has been looked at.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
-        ended = find_end_or_remove(folder, training.steps)
-    if ended is not None:
-        return ended
+        ended = find_end(folder, training.steps)
+        if ended is None:
+            remove_without_checkpoint(folder)
+    if ended == "finished":
+        return True
+    if ended == "diverged":
+        return False  # it would diverge again
     try:
         with report_errors():
             start = make_start(training)
