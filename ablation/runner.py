@@ -181,14 +181,17 @@ def check_records(beside: Path, seeds: list[int]) -> None:
 
 
 def choose_steps(tier: Tier, step_tokens: int) -> Steps:
-    """Return the steps of the runs; a step takes `step_tokens` tokens. No run is tuned longer than
-    the longest one."""
-    shortest = min(tier.horizons)
+    """Return the steps of the runs; a step takes `step_tokens` tokens.
+
+    Learning rates are tuned on runs that are no longer than the longest one of the study.
+    """
+    shortest = tier.horizons[0]
+    longest = tier.horizons[-1]
     if shortest < step_tokens:
         raise UserError(f"{shortest:,} tokens are less than a step, which takes {step_tokens:,}: "
                         "choose more --tokens, or a smaller train.batch_size or data.seq_len")
     horizons = {tokens // step_tokens for tokens in tier.horizons}
-    tuning_tokens = min(tier.tuning_tokens, tier.horizons[-1])
+    tuning_tokens = min(tier.tuning_tokens, longest)
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)
 
 
@@ -379,11 +382,12 @@ def remove_checkpoints(job: Job) -> None:
 def run_jobs(
     run_training: RunTraining, command: Command, plan: Plan, client: Any, jobs: list[Job]
 ) -> bool:
-    """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
-    trainings then save first.
+    """Run jobs on the workers, and keep what they return. Returns False if Ctrl-C stopped it.
 
-    After the others have saved, raises UserError where a job failed or a worker does not answer,
-    and the error of a result that cannot be kept; at once, UserError where the scheduler has ended.
+    The first job that fails and the first result that cannot be kept stop the others, as Ctrl-C
+    does: their trainings save and end. Only then is an error raised: that of the result, or
+    UserError for the job, or for a worker that did not answer. A second Ctrl-C, and UserError for a
+    scheduler that has ended, come at once.
     """
     stopped = False
     silent: set[str] = set()
@@ -510,9 +514,10 @@ def stop_jobs(client: Any, pending: dict[Any, Job], silent: set[str]) -> None:
 async def ask_to_stop(
     client: Any, keys: set[str], silent: set[str]
 ) -> tuple[dict[str, set[str]], dict[str, Any]]:
-    """Ask all workers but the `silent` ones at once to stop jobs, and add to those.
+    """Ask all workers but the `silent` ones, all at the same time, to stop jobs.
 
-    Returns what each worker that has answered is doing of `keys`, and what each one is to do.
+    Adds to `silent` the workers that do not answer. Returns which of `keys` each worker that has
+    answered is doing, and what the scheduler has assigned to each worker.
     """
     answers: dict[str, set[str]] = {}
 
