@@ -115,7 +115,8 @@ class Checkpoints:
     def _put_in_place(self, staging: Path, name: Literal["last", "best"] | int) -> None:
         """Rename `staging` to its final name, as the head of this file says."""
         target = self._place(name)
-        # Where the checkpoint with this name goes: to stay, or for the moment only.
+        # Where the checkpoint that has this name goes. `previous` stays; the hidden one is removed
+        # at the end.
         replaced = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
