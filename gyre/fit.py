@@ -42,7 +42,8 @@ class Draft:
     """A configuration in which numbers may still depend on the text."""
 
     layers: Sequence[Layer]
-    """Without the values that are `auto`: their limits are in earlier layers or the defaults."""
+    """The layers that were read, without the values that are `auto`. The limit of such an option is
+    its number in an earlier layer, or its default."""
     fitted: frozenset[str]
     """The options that are chosen for the text, or for train.minutes."""
     limits: Config
@@ -67,7 +68,7 @@ class Draft:
             seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
             numbers["data.seq_len"] = seq_len
         stated = limits.data.val_fraction
-        held_out = manifest.get("val_fraction", stated)  # only a share that was fitted is there
+        held_out = manifest.get("val_fraction", stated)  # the manifest has it only if it was fitted
         if "data.val_fraction" in self.fitted and held_out != stated:
             numbers["data.val_fraction"] = held_out
         if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
@@ -108,9 +109,11 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """Return the configuration of these layers, each over the one before it.
 
     If a layer names another text, the numbers of the layers before it become limits. train.minutes
-    makes limits of the numbers that depend on the steps. Two numbers become smaller: a warm-up
-    above the steps of a later layer; and a row length, if fitted, above model.max_positions. With
-    learned positions, a row length that would be fitted is model.max_positions, if that is given.
+    makes limits of the numbers that depend on the steps. Two options are adjusted to others:
+
+    - A warm-up that is longer than the steps of a later layer is fitted to them.
+    - A row length that is to be fitted is at most model.max_positions, if that is given. With
+      learned positions it is exactly that, and not fitted.
     """
     reading = Layers()
     for layer in layers:
