@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -266,7 +267,7 @@ def resume(
     refuse_minutes(given, "--resume")
     check_warmup(run, saved, given)
     config = make_config(asdict(saved), given)
-    check_unchanged(run, saved, config, "--resume", "name", "optim")
+    check_unchanged(run, saved, config, "--resume", also_fixed=("name", "optim"))
     return Start(config, run.path.name, argv, given, resumed=run, source=run,
                  repeatable=repeatable)
 
@@ -421,16 +422,18 @@ def read_trained(run: RunDir) -> Config:
     return config
 
 
-def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
+def check_unchanged(
+    run: RunDir, saved: Config, config: Config, command: str, also_fixed: Sequence[str] = ()
+) -> None:
     """Raise UserError if an option that must match the checkpoints of a run has changed.
 
-    `more` are further parts that cannot change on this `option`. data.prepared can, because it is
-    only a place.
+    `command` is --resume or --branch-from, and `also_fixed` has further options and sections that
+    cannot change with it. data.prepared can, because it is only a place.
     """
     config = replace(config, data=replace(config.data, prepared=saved.data.prepared))
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     changed = changed_options(asdict(saved), asdict(config))
-    for part in (*needed, *more):
+    for part in (*needed, *also_fixed):
         names = [name for name in changed if f"{name}.".startswith(f"{part}.")]
         if not names:
             continue
@@ -438,4 +441,4 @@ def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *mo
         if part == "optim":
             advice = (f"say --branch-from {shlex.quote(str(run.path))} instead, which starts "
                       "another run where it stands")
-        raise UserError(f"{', '.join(names)} of {run.path} cannot change on {option}: {advice}")
+        raise UserError(f"{', '.join(names)} of {run.path} cannot change on {command}: {advice}")
