@@ -147,6 +147,8 @@ def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
     check_names([count * step_tokens for count in steps.horizons])
     for arm_config in command.arm_configs.values():
         check_cooldown(arm_config, steps)
+    if steps.tuning == 0:
+        check_not_tuned(command, step_tokens)
     wanted: dict[str, Any] = {
         "tier": beside.tier if beside else command.options.tier,
         "arms": command.arms,
@@ -202,6 +204,16 @@ def check_names(horizons: list[int]) -> None:
         if name_tokens(longer) == name:
             raise UserError(f"runs of {shorter:,} and of {longer:,} tokens would both be called "
                             f"{name}: choose --tokens that differ more")
+
+
+def check_not_tuned(command: Command, step_tokens: int) -> None:
+    """Raise UserError if a rate is to be tuned, although its runs are shorter than a step."""
+    tier = command.tier
+    has_own_rates = all("optim.lr" in command.overlays[arm] for arm in command.new_arms)
+    if tier.grid and not has_own_rates:
+        raise UserError(f"rates are tuned on {tier.tuning_tokens:,} tokens, which are less than a "
+                        f"step of {step_tokens:,}: choose a smaller train.batch_size or "
+                        "data.seq_len, or --no-tuning")
 
 
 def check_cooldown(config: Config, steps: Steps) -> None:

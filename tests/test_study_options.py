@@ -46,6 +46,8 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--seeds", "0"], "error: seeds must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
     (["--tokens", "1"], "choose more --tokens"),
+    (["--tokens", "24k", "--train.batch_size", "76", "--optim.warmup_steps", "1"],
+     "rates are tuned on 2,304 tokens, which are less than a step of 2,432"),
     (["--tokens", "8k,4k"], "lengths in ascending order"),
     (["--tokens", "8k,8k"], "lengths in ascending order"),
     (["--tokens", "0,8k"], "lengths in ascending order"),
