@@ -142,7 +142,7 @@ def test_each_row_has_its_own_dropout_at_every_step_and_seed(workdir):
 
 
 def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
-    """As if each of three ranks had the whole batch. The sum is divided by the tokens of one."""
+    """As if each of three ranks had the whole batch: three times its loss, over its tokens."""
     alone = train_step(build_setup(workdir), 0)
     monkeypatch.setattr(World, "sum_tensor", lambda self, values: 3 * values)
     assert train_step(build_setup(workdir), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
@@ -156,8 +156,7 @@ def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
     """
     alone = build_setup(workdir, "--optim.grad_clip", "0")
     setup = build_setup(workdir, "--optim.grad_clip", "0")
-    data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1)
-    ranks = replace(setup, world=World(0, size, CPU), train_data=data)
+    ranks = replace(setup, world=World(0, size, CPU))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(World, "sum_tensor", lambda self, values: values)
         norm = train_step(ranks, 0).grad_norm
@@ -204,13 +203,13 @@ def test_ranks_share_the_rows_and_keys_of_one_process(workdir, pads, part):
 # --- steps that are skipped -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (0.0, math.inf)])
-def test_a_step_that_is_not_finite_changes_no_weight(workdir, loss, gradient):
-    """Be it the loss or the gradient alone."""
+@pytest.mark.parametrize("added_to_loss, gradient_factor", [(math.nan, 1.0), (0.0, math.inf)])
+def test_a_step_that_is_not_finite_changes_no_weight(workdir, added_to_loss, gradient_factor):
+    """Be it the loss alone, to which a constant is added, or the gradient alone."""
     setup = build_setup(workdir, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
-    setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
-    broken = replace(setup, loss=lambda *args: summed_loss(*args) + loss)
+    setup.model.norm.weight.register_hook(lambda grad: grad * gradient_factor)
+    broken = replace(setup, loss=lambda *args: summed_loss(*args) + added_to_loss)
     assert not train_step(broken, 0).finite
     assert all(map(torch.equal, before, setup.model.parameters()))
 
@@ -375,10 +374,11 @@ def held_out(workdir):
     return text[int(len(text) * 0.9) :]
 
 
-def test_validation_counts_every_byte(workdir, held_out):
-    """Of which a letter may take two."""
+def test_the_manifest_counts_the_bytes_of_the_validation_split(workdir, held_out):
+    """The bits per byte are over these. A letter may take two."""
     n_bytes = build_setup(workdir).data.manifest["val"]["bytes"]
-    assert n_bytes == len(held_out.encode()) > len(held_out)
+    assert n_bytes == len(held_out.encode())
+    assert n_bytes > len(held_out)
 
 
 def test_every_token_of_the_split_is_a_target(workdir, held_out):
