@@ -1,7 +1,6 @@
 """Every row of a batch is what its prompt alone would get, with the cache and without."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -41,7 +40,8 @@ def compute_logits(model, prompt: list[int], new: list[int]) -> Tensor:
 
 
 def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]) -> None:
-    """The number is that at its address. The penalty counts each row's prompt and tokens."""
+    """By the random number of its sample and place, and with a penalty for what its row has."""
+    # Below 1, so that tokens repeat, and a penalty for the tokens of another row would show.
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
     assert len({tuple(row) for row in rows}) == 6
@@ -103,37 +103,38 @@ def test_the_plain_loop_leaves_a_model_in_training():
 # --- how much is computed -------------------------------------------------------------------------
 
 
-@pytest.fixture
-def fed() -> Callable[..., tuple[list, list]]:
-    """(rows, tokens) of all calls of the first block and of the last, for prompts of lengths."""
-    def fed(lengths, **options):
-        model = sharp_model()
-        first: list[tuple] = []
-        last: list[tuple] = []
-        for layer, calls in ((model.layers[0], first), (model.layers[-1], last)):
-            layer.feed_forward.register_forward_pre_hook(
-                lambda _, inputs, calls=calls: calls.append(tuple(inputs[0].shape[:2])))
-        generate(model, [make_prompt(length) for length in lengths], GREEDY, **options)
-        return first, last
-
-    return fed
+def record_calls(layer) -> list[tuple[int, int]]:
+    """A list that gets (rows, tokens) of each call of a block's feed-forward."""
+    calls: list[tuple[int, int]] = []
+    layer.feed_forward.register_forward_pre_hook(
+        lambda _, inputs: calls.append(tuple(inputs[0].shape[:2])))
+    return calls
 
 
-def test_decoding_feeds_one_token_at_a_time(fed):
-    first, last = fed([7], max_new_tokens=3)
+def generate_and_record(prompt_lengths: list[int], **options) -> tuple[list, list]:
+    """The calls of the first block and those of the last, while prompts are continued."""
+    model = sharp_model()
+    first = record_calls(model.layers[0])
+    last = record_calls(model.layers[-1])
+    generate(model, [make_prompt(length) for length in prompt_lengths], GREEDY, **options)
+    return first, last
+
+
+def test_decoding_feeds_one_token_at_a_time():
+    first, last = generate_and_record([7], max_new_tokens=3)
     assert first == [(1, 7), (1, 1), (1, 1)]
     assert last == [(1, 1), (1, 1), (1, 1)]
 
 
-def test_a_prompt_is_read_once_for_all_its_samples(fed):
-    first, last = fed([7, 9], max_new_tokens=1, num_samples=3)
+def test_a_prompt_is_read_once_for_all_its_samples():
+    first, last = generate_and_record([7, 9], max_new_tokens=1, num_samples=3)
     assert first == [(2, 7), (6, 2)]
     assert last == [(2, 1), (6, 1)]
 
 
-def test_the_rest_of_a_long_prompt_is_read_at_once(fed):
+def test_the_rest_of_a_long_prompt_is_read_at_once():
     """After two tokens of the short row, whose last one is not fed alone."""
-    first, last = fed([5, 40], max_new_tokens=2)
+    first, last = generate_and_record([5, 40], max_new_tokens=2)
     assert first == [(2, 5), (2, 1), (2, 34), (2, 1)]
     assert last == [(2, 1), (2, 1), (2, 1), (2, 1)]
 
@@ -321,11 +322,11 @@ def test_random_numbers_are_those_of_their_addresses():
     """Two prompts of 2 and 5 tokens, with two samples each. A row may still read its prompt."""
     batch = Batch(sharp_model(), [[1, 2], [1, 2, 3, 4, 5]], Sampling(), max_new_tokens=50,
                   num_samples=2, seed=8)
-    for known in (2, 3, 17, 18, 40, 51):
-        numbers = batch.find_numbers(known).tolist()
-        assert numbers[:2] == [uniform(8, 0, known - 2), uniform(8, 1, known - 2)]
-        if known >= 5:
-            assert numbers[2:] == [uniform(8, 0, known - 5), uniform(8, 1, known - 5)]
+    for position in (2, 3, 17, 18, 40, 51):
+        numbers = batch.find_numbers(position).tolist()
+        assert numbers[:2] == [uniform(8, 0, position - 2), uniform(8, 1, position - 2)]
+        if position >= 5:
+            assert numbers[2:] == [uniform(8, 0, position - 5), uniform(8, 1, position - 5)]
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
