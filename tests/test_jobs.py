@@ -34,7 +34,7 @@ LIVE = {"name": "live", "train.steps": 3}
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """Else each collection after a training walks over all that other tests have made."""
+    """`train_run` collects garbage, which otherwise walks over all that other tests have made."""
     gc.freeze()
 
 
@@ -261,9 +261,10 @@ def test_a_record_is_of_the_last_weights(monkeypatch):
 def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
     """The trunk is the longest, and is measured by `measure`. Its branches come from long to short,
     and are measured by `measure_end`."""
-    end = {"loss": 2.0, "se": None, "stretches": [], "shift": None}
-    monkeypatch.setattr(record.measure, "measure", lambda *args, **options: {"tokens": 400} | end)
-    monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **end))
+    other_values = {"loss": 2.0, "se": None, "stretches": [], "shift": None}
+    monkeypatch.setattr(record.measure, "measure",
+                        lambda *args, **options: {"tokens": 400, **other_values})
+    monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **other_values))
     monkeypatch.setattr(record, "hash_origin", lambda run: {})
     monkeypatch.setattr(record, "follow", lambda *args: [])
     trunk = Mock(record={"git": None, "torch": "2.13.0"})
