@@ -35,7 +35,7 @@ def test_another_text_makes_limits_of_the_numbers_before_it(text):
     assert make_draft(SMALL, text).limits.train.steps == 1350
 
 
-HUNDREDTH = {"data.val_fraction": 0.01}
+HUNDREDTH = {"data.val_fraction": 0.01}  # of ALL, the one that SMALL does not have
 
 
 def test_a_share_chosen_for_another_text_is_that_of_the_run():
@@ -84,11 +84,20 @@ def test_auto_is_chosen_with_the_configurations_own_text_too():
 
 
 @pytest.mark.parametrize("limit, train_tokens, seq_len", [
-    (256, 8192, 256), (256, 8191, 128), (250, 3999, 62), (256, 33, 32), (256, 32, 31), (16, 40, 16),
-    (256, 1, 1)])
-def test_rows_are_halved_until_an_epoch_has_four_batches(
-        limit, train_tokens, seq_len):
+    (256, 8192, 256), (256, 8191, 128), (250, 3999, 62)])
+def test_rows_are_halved_until_an_epoch_has_four_batches(limit, train_tokens, seq_len):
     assert fit_row(limit, train_tokens, batch_size=8) == seq_len
+
+
+@pytest.mark.parametrize("limit, seq_len", [(256, 32), (16, 16)])
+def test_rows_are_not_halved_below_32_tokens(limit, seq_len):
+    assert fit_row(limit, train_tokens=40, batch_size=8) == seq_len
+
+
+@pytest.mark.parametrize("train_tokens, seq_len", [(33, 32), (32, 31), (2, 1), (1, 1)])
+def test_a_text_shorter_than_a_row_is_one_row(train_tokens, seq_len):
+    """Of one token less, because every token has to be followed by its target."""
+    assert fit_row(256, train_tokens, batch_size=8) == seq_len
 
 
 @pytest.mark.parametrize("train_tokens, steps", [
