@@ -323,12 +323,6 @@ def test_a_branch_without_steps_or_checkpoint_is_refused(trunk, capfd, at, steps
     assert words in lines[-1]
 
 
-def test_a_branch_without_its_first_checkpoint_is_not_resumed(workdir, trunk, capfd):
-    kill_before("save", always, "--branch-from", trunk, "--train.steps=8", "--at=5",
-                "--name=twig")
-    assert "branch again" in resume_refusal(capfd, workdir / "runs" / "twig")
-
-
 # --- longer runs ----------------------------------------------------------------------------------
 
 
