@@ -34,14 +34,16 @@ ARROWS["tools"] |= {"formats"}  # judges read other people's files
 ARROWS["bench"] |= {"tools"}  # llama.cpp, a peer
 
 
-def nodes(source: str) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(source)))
+@cache
+def parsed() -> dict[str, ast.Module]:
+    """Every module. Not parsed at import: every process imports all tests."""
+    return {module: ast.parse(source) for module, source in SOURCES.items()}
 
 
 @cache
 def trees() -> dict[str, list[ast.AST]]:
-    """The nodes of every module. Not parsed at import: every process imports all tests."""
-    return {module: nodes(source) for module, source in SOURCES.items()}
+    """The nodes of every module."""
+    return {module: list(ast.walk(tree)) for module, tree in parsed().items()}
 
 
 def imports(tree: Iterable[ast.AST]) -> set[str]:
@@ -56,10 +58,10 @@ def imports(tree: Iterable[ast.AST]) -> set[str]:
     return names
 
 
-def run_at_import(source: str) -> list[ast.AST]:
+def run_at_import(module: ast.Module) -> list[ast.AST]:
     """The statements that run when a module is imported, those of `with starting(...)` included."""
     statements: list[ast.AST] = []
-    for statement in ast.parse(source).body:
+    for statement in module.body:
         statements += statement.body if isinstance(statement, ast.With) else [statement]
     return statements
 
@@ -73,7 +75,7 @@ def all_imports() -> dict[str, set[str]]:
 @cache
 def imports_at_once() -> dict[str, set[str]]:
     """What every module imports when it is imported."""
-    return {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
+    return {module: imports(run_at_import(tree)) for module, tree in parsed().items()}
 
 
 # Where a configuration reads itself.
