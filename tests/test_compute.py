@@ -111,7 +111,7 @@ from gyre.compute import keep_freed_memory
 
 def count_faults(mebibytes):
     counts = []
-    for _ in range(50):
+    for _ in range(20):
         torch.ones(mebibytes * 2**20 // 4).add(1)
         counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
     # The fewest in ten of them in a row: in others the heap may still grow.
