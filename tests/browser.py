@@ -9,8 +9,11 @@ import os
 import re
 import select
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
@@ -35,6 +38,25 @@ def serve(folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             server.kill()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """What `python -m http.server` answers with, without a line for each request."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def serve_here(folder: Path) -> Iterator[str]:
+    """The same by a thread of this process: each process of Python takes a quarter of a second."""
+    handler = partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 class Browser:

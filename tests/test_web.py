@@ -13,7 +13,7 @@ from typing import Any
 import gguf
 import pytest
 import torch
-from browser import Browser, chromium, serve
+from browser import Browser, chromium, serve, serve_here
 from builders import parse_config, require_program, skip_without, untrained_run, wait_for
 from random_runs import PROMPT, random_run, random_weights, save_weights
 from saved_models import assert_refused, export_to, make_run, their_folder
@@ -227,7 +227,7 @@ def browser(tmp_path_factory) -> Iterator[Browser]:
 @pytest.fixture
 def shown(browser, tmp_path) -> Iterator[Browser]:
     """Chromium with a page that is ready to write."""
-    with serve(write_page(tmp_path / "page")) as address:
+    with serve_here(write_page(tmp_path / "page")) as address:
         open_page(browser, address, "Ready")
         yield browser
 
@@ -336,7 +336,7 @@ def test_every_control_has_a_name(shown):
 @pytest.mark.slow
 def test_nothing_sticks_out_of_a_small_screen(browser, tmp_path):
     page = write_page(tmp_path / "page", name="small-rope-s1-" + 9 * "long", prompt=99 * "word")
-    with serve(page) as address:
+    with serve_here(page) as address:
         open_page(browser, address, "Ready", width=400)
         write(browser, 99 * "word")
         assert browser.run("document.documentElement.scrollWidth") == 400
@@ -351,13 +351,13 @@ def test_a_page_that_no_server_serves_says_so(browser, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_that_is_gone_is_named(browser, tmp_path):
-    with serve(write_page(tmp_path / "page", model="gone.gguf")) as address:
+    with serve_here(write_page(tmp_path / "page", model="gone.gguf")) as address:
         open_page(browser, address, "It cannot start: gone.gguf is missing (404)")
 
 
 @pytest.mark.slow
 def test_a_wllama_that_cannot_be_loaded_is_named(browser, tmp_path):
-    with serve(write_page(tmp_path / "page", module="gone.js")) as address:
+    with serve_here(write_page(tmp_path / "page", module="gone.js")) as address:
         open_page(browser, address, "It cannot start: wllama cannot be loaded from this folder: ")
         assert f"{address}/gone.js" in read(browser, "state")
 
@@ -365,13 +365,13 @@ def test_a_wllama_that_cannot_be_loaded_is_named(browser, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["wasm", "compat_wasm"])
 def test_a_webassembly_that_is_gone_is_named(name, browser, tmp_path):
-    with serve(write_page(tmp_path / "page", **{name: "gone.wasm"})) as address:
+    with serve_here(write_page(tmp_path / "page", **{name: "gone.wasm"})) as address:
         open_page(browser, address, f"It cannot start: {address}/gone.wasm is missing (404)")
 
 
 @pytest.mark.slow
 def test_a_model_that_is_cut_is_refused(browser, tmp_path):
-    with serve(write_page(tmp_path / "page", bytes=9)) as address:
+    with serve_here(write_page(tmp_path / "page", bytes=9)) as address:
         open_page(browser, address, "It cannot start: model.gguf has 5 bytes instead of 9: copy")
 
 
@@ -414,22 +414,33 @@ def text_run(folder: Path, **sizes: int) -> RunDir:
     return run
 
 
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> RunDir:
+    """A run of `text_run`."""
+    return text_run(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def text_page(text, browser, tmp_path_factory) -> Iterator[str]:
+    """The address of its page."""
+    with serve_here(with_wllama(text, tmp_path_factory.mktemp("web") / "out")) as address:
+        yield address
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", [PROMPT, "naïve 🙂", ""])
-def test_the_page_writes_what_generate_py_writes(prompt, browser, tmp_path):
-    run = text_run(tmp_path)
-    expected = load(run, device="cpu").generate(prompt, temperature=0, max_new_tokens=60)
+def test_the_page_writes_what_generate_py_writes(prompt, browser, text, text_page):
+    expected = load(text, device="cpu").generate(prompt, temperature=0, max_new_tokens=60)
     assert len(set(expected)) > 10
-    with serve(with_wllama(run, tmp_path / "out")) as address:
-        open_page(browser, address, "Ready")
-        assert write(browser, prompt, temperature=0, max_tokens=60) == expected
-        assert re.fullmatch(r"60 tokens, \d+\.\d a second", read(browser, "speed"))
+    open_page(browser, text_page, "Ready")
+    assert write(browser, prompt, temperature=0, max_tokens=60) == expected
+    assert re.fullmatch(r"60 tokens, \d+\.\d a second", read(browser, "speed"))
 
 
 @pytest.mark.slow
 def test_a_model_of_q8_0_writes(browser, tmp_path):
     run = text_run(tmp_path, **ROWS_OF_32)
-    with serve(with_wllama(run, tmp_path / "out")) as address:
+    with serve_here(with_wllama(run, tmp_path / "out")) as address:
         open_page(browser, address, "Ready")
         assert "q8_0" in read(browser, "about")
         assert write(browser, "def", temperature=0, max_tokens=20)
