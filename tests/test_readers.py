@@ -404,11 +404,17 @@ def test_all_columns_of_a_csv_are_joined_as_advised(tmp_path):
     assert join_by_advice(path, tmp_path, "prompt,completion") == ["Who?\nI."]
 
 
-def run_command(path, command, **options):
-    """Run what this pattern finds in the error for a table."""
+def find_command(path, command, **options):
+    """What this pattern finds in the error for a table."""
     with pytest.raises(UserError) as error:
         read(path, **options)
     (words,) = re.findall(command, str(error.value))
+    return words
+
+
+def run_command(path, command, **options):
+    """Run it."""
+    words = find_command(path, command, **options)
     words = words.replace("FILE", path.name).replace("python", shlex.quote(sys.executable), 1)
     subprocess.run(words, shell=True, cwd=path.parent, check=True)
 
@@ -440,16 +446,28 @@ def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
         read(write(tmp_path / "a.csv", 'id,text\n1,"a" b\n'))
 
 
-@pytest.mark.parametrize("column", [
-    {"prompt": ["hi"], "answer": ["caf\u00e9"]}, {"messages": [[{"role": "user"}]]},
-    {"data": [{"body": "hi"}]}])
-def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path, column):
+# Tables without a column of text, whose rows jq makes texts of.
+TABLES = [{"prompt": ["hi"], "answer": ["caf\u00e9"]}, {"messages": [[{"role": "user"}]]},
+          {"data": [{"body": "hi"}]}]
+AS_LINES = "; (python -c .*) makes one of a .parquet file"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path, table):
     path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(column), path)
-    command = "; (python -c .*) makes one of a .parquet file"
-    run_command(path, command, column="prompt,answer")
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    command = find_command(path, AS_LINES, column="prompt,answer")
+    assert shlex.split(command) == ["python", "-c", readers.PARQUET_AS_LINES]
+
+
+def test_a_parquet_file_becomes_lines_as_advised(tmp_path):
+    table = TABLES[0] | TABLES[1] | TABLES[2]
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    run_command(tmp_path / "a.parquet", AS_LINES, column="prompt,answer")
     lines = (tmp_path / "a.parquet.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [{key: row for key, (row,) in column.items()}]
+    assert [json.loads(line) for line in lines] == [
+        {"prompt": "hi", "answer": "caf\u00e9", "messages": [{"role": "user"}],
+         "data": {"body": "hi"}}]
 
 
 @pytest.mark.parametrize("name, content", [
