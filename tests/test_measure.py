@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import statistics
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -144,6 +145,7 @@ def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
 @pytest.mark.slow
 def test_losses_by_context_are_those_of_explicit_loops():
     s = scorer()
+    model = s.model(8 * T)
     spans = s.spans(2)
     for row in measure.loss_by_context(s, choose_blocks(spans, T)):
         c, losses = row["context"], []
@@ -153,7 +155,7 @@ def test_losses_by_context_are_those_of_explicit_loops():
                 first = start + inside // c * c
             else:  # the window that holds the target among its last T/2
                 first = start + (inside // (T // 2) + 1) * (T // 2) - c
-            losses.append(one_loss(s, s.model(8 * T), first, target))
+            losses.append(one_loss(s, model, first, target))
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
@@ -162,6 +164,14 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
     scaling = RopeScaling("dynamic", 2.0, T)
     s = scorer(rope_scaling=scaling)
     spans = s.spans(9)
+
+    @cache
+    @torch.no_grad()
+    def predict(first: int, context: int) -> torch.Tensor:
+        """Log-probabilities of what follows each token of this window, which many targets share."""
+        logits = s.model(8 * T)(s.stream[None, first : first + context])
+        return logits[0].double().log_softmax(-1)
+
     for row in measure.loss_by_context(s, choose_blocks(spans, T)):
         if row["mode"] == "sliding":
             continue
@@ -170,9 +180,7 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
         for target, start in shared_targets(spans).items():
             inside = target - 1 - start
             first = start + inside // context * context
-            with torch.no_grad():
-                logits = s.model(8 * T)(s.stream[None, first : first + context])
-            predicted = logits[0, target - 1 - first].double().log_softmax(-1)
+            predicted = predict(first, context)[target - 1 - first]
             losses.append(-predicted[s.stream[target]].item())
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
