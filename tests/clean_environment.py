@@ -23,5 +23,9 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
 
 # Tests run side by side, one process a core: each has one thread, and so do its children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Half of a package's compilation is its wrapper, which only calls kernels. These are compiled as
+# for users: at -O3, but without the numbers of lines.
+os.environ["AOT_INDUCTOR_COMPILE_WRAPPER_OPT_LEVEL"] = "O0"
+os.environ["AOT_INDUCTOR_ENABLE_LINE_TABLES"] = "0"
 # No test reaches wandb unless it says so (test_wandb_log.py removes this again).
 os.environ["WANDB_MODE"] = "disabled"
