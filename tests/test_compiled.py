@@ -327,19 +327,38 @@ def quantize(model):
     return model
 
 
+def sin_qk_model():
+    """wq, wk and wv have inputs of their own, by the hooks of the encoding, and the matrix of the
+    embeddings is packed and looked up."""
+    model = random_model(n_layers=1, position="sin_qk", tie_embeddings=True)
+    with torch.no_grad():
+        model.tok_embeddings.weight.mul_(10)  # logits reach 5
+        for parameter in model.layers.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(7)
+    return model.bfloat16()
+
+
 @pytest.fixture(scope="module")
 def cache_of_sin_qk(tmp_path_factory) -> Path:
-    """A cache with the package of a model of sin_qk, whose text is in text.txt."""
+    """A cache with the package of `sin_qk_model` for five rows, whose texts are in texts.txt."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        texts = draw_texts(sharp_model(n_layers=1, position="sin_qk").bfloat16(), [4], True)
-    (folder / "text.txt").write_text(f"{texts}\n", encoding="utf-8")
+        texts = draw_texts(sin_qk_model(), [4] * 5, True)
+    (folder / "texts.txt").write_text(f"{texts}\n", encoding="utf-8")
     return folder
 
 
-CHILD = """from test_compiled import draw_texts, sharp_model, sys
-print(draw_texts(sharp_model(n_layers=1, position="sin_qk").bfloat16(), [4], True))
+@pytest.fixture
+def sin_qk_packages(cache_of_sin_qk, monkeypatch):
+    """The packages that there are, of which one is that of `sin_qk_model`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_sin_qk))
+    return lambda: list((cache_of_sin_qk / "gyre").iterdir())
+
+
+CHILD = """from test_compiled import draw_texts, sin_qk_model, sys
+print(draw_texts(sin_qk_model(), [4] * 5, True))
 assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
 
 
@@ -347,25 +366,24 @@ assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
 def test_a_package_serves_other_processes(cache_of_sin_qk):
     printed = run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path),
                          XDG_CACHE_HOME=str(cache_of_sin_qk))
-    assert printed == (cache_of_sin_qk / "text.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_the_table_of_an_encoding_is_an_input(cache_of_sin_qk, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_sin_qk))
-    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
-    model.position.table.neg_()
-    compiled_logits = compute_logits(model, 1, True)
-    torch.testing.assert_close(compiled_logits, compute_logits(model, 1, False), rtol=0, atol=0.1)
-    assert len(list((cache_of_sin_qk / "gyre").iterdir())) == 1
+    assert printed == (cache_of_sin_qk / "texts.txt").read_text(encoding="utf-8")
 
 
 @torch.inference_mode()
 def compute_logits(model, rows, compile):
-    """Those of five tokens, in bfloat16: they reach 3, which it rounds to 0.02."""
+    """Those of five tokens, in bfloat16: it rounds 5 to 0.03."""
     cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
     step = compile_step(next_logits, model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
+
+
+@pytest.mark.slow
+def test_the_table_of_an_encoding_is_an_input(sin_qk_packages):
+    model = sin_qk_model()
+    model.position.table.neg_()
+    compiled_logits = compute_logits(model, 5, True)
+    torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)
+    assert len(sin_qk_packages()) == 1
 
 
 needs_bfloat16 = pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_capability(),
@@ -374,19 +392,12 @@ needs_bfloat16 = pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_c
 
 @pytest.mark.slow
 @needs_bfloat16
-def test_packed_decoding_gives_the_logits_of_eager_decoding(kept):
-    """Here wq, wk and wv have inputs of their own, by the hooks of the encoding, and the matrix of
-    the embeddings is packed and looked up."""
-    model = random_model(n_layers=1, position="sin_qk", tie_embeddings=True)
-    with torch.no_grad():
-        model.tok_embeddings.weight.mul_(10)  # logits reach 5
-        for parameter in model.layers.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(7)
-    model = model.bfloat16()
+def test_packed_decoding_gives_the_logits_of_eager_decoding(sin_qk_packages):
+    model = sin_qk_model()
+    assert ["tok_embeddings.weight"] in compiled.choose_groups(model, 5)
     compiled_logits = compute_logits(model, 5, True)
     torch.testing.assert_close(compiled_logits, compute_logits(model, 5, False), rtol=0, atol=0.1)
-    assert len(kept()) == 1
+    assert len(sin_qk_packages()) == 1
 
 
 @pytest.mark.slow
