@@ -73,6 +73,18 @@ def find_or_prepare(
         for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
+    data = find_prepared(config, fit_vocabulary, fit_val_fraction)
+    if data is None:
+        data = prepare(config, fit_vocabulary, fit_val_fraction)
+    if not data.is_new:
+        SOURCES[config.source](config).check_left_out(data.manifest.get("left_out", []))
+    return data
+
+
+def find_prepared(
+    config: DataConfig, fit_vocabulary: bool, fit_val_fraction: bool
+) -> Prepared | None:
+    """Return the prepared data of a configuration, or None if it is not there or damaged."""
     with suppress(OSError, UserError):  # `prepare` says why
         data = open_prepared(*locate(config, fit_vocabulary))
         if not fit_val_fraction:
@@ -84,7 +96,7 @@ def find_or_prepare(
     if fit_val_fraction:
         with suppress(OSError, UserError):
             return open_prepared(*locate(config, fit_vocabulary, fit_val_fraction))
-    return prepare(config, fit_vocabulary, fit_val_fraction)
+    return None
 
 
 def find_data_of(run: Path, config: DataConfig, known: dict[str, Any] | None) -> Prepared:

@@ -69,11 +69,13 @@ def write_files(
         source = SOURCES[config.source](config)
         text, spans, hashes = copy_parts(source.parts(), file, message, name_text(config))
         note_windows_lines(file, source)
-        chosen: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        if source.left_out:
+            more["left_out"] = source.left_out
         if fit_val_fraction:
             val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
             config = replace(config, val_fraction=val_fraction)
-            chosen["val_fraction"] = val_fraction
+            more["val_fraction"] = val_fraction
         share = config.val_fraction
         train, val, hashes = split_text(file, spans, hashes, source, share)
         if config.second_val:
@@ -94,7 +96,7 @@ def write_files(
         "settings": settings,
         "text": text,
         "notes": source.notes,
-        **chosen,
+        **more,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,

@@ -167,6 +167,8 @@ class Source:
     config: DataConfig
     notes: list[str] = field(default_factory=list)
     """What was printed about the text."""
+    left_out: list[int] = field(default_factory=list)
+    """Numbers of the files that `parts` has left out, in the order of all files."""
 
     def say(self, note: str) -> None:
         """Print a note, and keep it for later trainings on the prepared text."""
@@ -197,6 +199,10 @@ class Source:
         None is for text that has to be fetched, which is done once.
         """
         return None
+
+    def check_left_out(self, numbers: Iterable[int]) -> None:
+        """Raise UserError if a file that was left out of the same text, by its number, is named
+        now, and so has to be read."""
 
 
 class StandardLibrary(Source):
@@ -284,9 +290,11 @@ class Files(Source):
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
-        self.n_files = len(files) - len(notes.skipped_tables)
+        names = {*notes.skipped_tables}
         for search in searches:
-            self.n_files -= len(search.not_utf8)
+            names.update(search.not_utf8)
+        self.left_out = [number for number, file in enumerate(files) if file.name in names]
+        self.n_files = len(files) - len(self.left_out)
         if self.n_files == 0 and notes.no_text is not None:
             raise notes.no_text
         for search in searches:
@@ -297,6 +305,18 @@ class Files(Source):
                 self.say(software)
         for line in notes.lines():
             self.say(line)
+
+    def check_left_out(self, numbers: Iterable[int]) -> None:
+        # The fingerprint has the files, and not by which names they were found.
+        files, _ = self.find()
+        for number in numbers:
+            file = files[number]
+            if file.in_folder and file_kind(file.path) in TABLES:
+                continue  # it is left out again, and may be long
+            with suppress(LeftOut):
+                for document in read_file(file, Notes(self.config)):
+                    for _ in document:
+                        pass
 
     def advise_split(self) -> str:
         if self.n_files <= 1:

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -629,6 +630,32 @@ def test_a_run_finds_its_data_when_the_text_has_changed(corpus):
     jsonl(corpus, DOCUMENTS[1:])
     assert not locate(config(corpus))[0].exists()
     assert find_or_prepare(config(corpus), first.manifest["settings"]) == first
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("b.txt", "b.txt cannot be read: .* is not UTF-8"),
+    ("c.csv", "c.csv cannot be read: it has no text in a column 'text'"),
+])
+def test_a_file_that_a_folder_left_out_is_refused_once_named(tmp_path, name, reason):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    jsonl(folder / "a.jsonl", DOCUMENTS)
+    (folder / "b.txt").write_bytes(b"\xff" * 30)
+    (folder / "c.csv").write_text("id,name\n1,a\n", encoding="utf-8")
+    of_folder = config(folder)
+    find_or_prepare(of_folder)
+    with pytest.raises(UserError, match=reason):
+        find_or_prepare(replace(of_folder, files=[str(folder), str(folder / name)]))
+
+
+def test_a_folder_that_has_left_files_out_is_prepared_once(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    jsonl(folder / "a.jsonl", DOCUMENTS)
+    (folder / "b.txt").write_bytes(b"\xff" * 30)
+    (folder / "c.csv").write_text("id,name\n1,a\n", encoding="utf-8")
+    assert find_or_prepare(config(folder)).is_new
+    assert not find_or_prepare(config(folder)).is_new
 
 
 @pytest.fixture
