@@ -98,7 +98,10 @@ def prepare_data(start: Start, world: World) -> Start:
     check_start(start, world)
     # If a text has to be prepared, one of several processes does it, and the others wait.
     if start.source is not None:
-        return replace(start, data=find_same_text(start.source, start.config.data, world))
+        text = start.source.place_data(start.config.data)
+        if "data.prepared" in start.given:
+            text = replace(text, prepared=start.config.data.prepared)
+        return replace(start, data=find_same_text(start.source, text, world))
     assert start.draft is not None, "a new run has a draft"
     fitted = start.draft.fitted
     data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,

@@ -398,7 +398,8 @@ def loss_of_32(scorer: Scorer) -> float:
 
 def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
-    data = find_data_of(run.path, config.data, run.manifest.get("settings"))
+    settings = run.manifest.get("settings")
+    data = find_data_of(run.path, run.place_data(config.data), settings)
     if identify_data(data.manifest, data.folder) != identify_data(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")

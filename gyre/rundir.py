@@ -5,7 +5,7 @@ runs/
         config.yaml         the resolved configuration
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
-        run.json            when, by which command, from which revision; hashes of all the above
+        run.json            when, where, by which command, from which revision; hashes of the above
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
@@ -15,6 +15,7 @@ Only this module and checkpoint.py write there, and a study, which removes check
 no more.
 """
 
+import glob
 import hashlib
 import json
 import math
@@ -26,7 +27,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ from typing import Any, Literal
 
 import torch
 
+from data.sources import DataConfig
 from data.tokenizer import FILES
 from errors import UserError, did_you_mean, say
 from files import atomic_path, fsync, locked, read_json, sha256, stage_json, write_file, writing
@@ -184,6 +186,20 @@ def check_is_run(folder: Path) -> None:
     raise UserError(f"{folder} is no run: {advice}")
 
 
+def place_name(name: str, folder: str) -> str:
+    """Return the path of a file or glob in a folder.
+
+    `name` itself if nothing is there, or if that is the present folder.
+    """
+    if os.path.isabs(os.path.expanduser(name)) or folder == os.getcwd():
+        return name
+    path = os.path.join(folder, name)
+    if os.path.exists(path):
+        return path
+    pattern = os.path.join(glob.escape(folder), name)
+    return pattern if glob.glob(pattern, recursive=True) else name
+
+
 @dataclass
 class RunDir:
     """One run on disk: its points, its checkpoints, and how it was made."""
@@ -206,6 +222,26 @@ class RunDir:
     def manifest(self) -> dict[str, Any]:
         """The manifest of the training data."""
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+
+    def place_text(self, data: DataConfig) -> DataConfig:
+        """Return the settings of this run's text, with names that hold in the present folder.
+
+        Relative names are meant in the folder in which the run was made. A name that leads to
+        nothing there stays as it is, and so do all names of a run from before run.json said where.
+        """
+        folder = self.record.get("folder", os.getcwd())
+        files = data.files
+        if files is not None:
+            files = [place_name(name, folder) for name in files]
+        hub = data.hub
+        if hub is not None:  # it may be a folder
+            hub = place_name(hub, folder)
+        return replace(data, files=files, hub=hub)
+
+    def place_data(self, data: DataConfig) -> DataConfig:
+        """Return what `place_text` does, with the place of the prepared data too."""
+        folder = self.record.get("folder", os.getcwd())
+        return replace(self.place_text(data), prepared=place_name(data.prepared, folder))
 
     # --- creating and opening ---
 
@@ -234,6 +270,7 @@ class RunDir:
                 stage_json(staging / "manifest.json", manifest)
                 record: dict[str, Any] = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+                    "folder": os.getcwd(),
                     "command": shlex.join(command),
                     "git": git_revision(),
                     "python": platform.python_version(),

@@ -285,6 +285,7 @@ def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
+    saved = replace(saved, data=run.place_text(saved.data))
     refuse_minutes(given, "--branch-from")
     check_warmup(run, saved, given)
     not_inherited: Layer = {"name": None, "train.keep": []}
@@ -315,9 +316,10 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if "imported" not in run.manifest:
-        data = inherit_data(saved.data, asked)
+        text = run.place_text(saved.data)
+        data = inherit_data(text, asked)
         if not any(name in asked for name in NAMES_TEXT):
-            check_text(run, saved.data)
+            check_text(run, text)
         if "data.val_fraction" not in asked:
             # A larger share would hold out what the other run was trained on, if its documents are
             # in this text too.

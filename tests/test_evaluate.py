@@ -481,6 +481,19 @@ def test_a_copy_of_the_text_of_a_run_is_noted(runs, tmp_path, capsys, monkeypatc
     assert "note: trained on this text, or on a file of it: runs/rope. " in "\n".join(errors)
 
 
+def test_a_file_that_a_run_named_from_another_folder_is_noted(tmp_path, monkeypatch, capsys):
+    """As one of two, so that the hash of the text is another one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("book.txt", "more.txt"):
+        Path(name).write_text(random_text(), encoding="utf-8")
+    path = train_tiny(tmp_path, "of-book", "--train.steps=1", "--optim.warmup_steps=0",
+                      "--data.files=null", "--data.files=book.txt", "--data.files=more.txt")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    _, errors = evaluated(capsys, path, f"--data.files={tmp_path / 'book.txt'}")
+    assert f"note: trained on this text, or on a file of it: {path}. " in "\n".join(errors)
+
+
 def test_a_text_that_a_run_held_out_is_not_noted(runs, held_out, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     _, errors = evaluated(capsys, "rope", f"--data.files={held_out}")

@@ -484,6 +484,17 @@ def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
     assert NOTE not in capfd.readouterr().err
 
 
+def test_a_run_goes_on_in_another_folder_with_its_own_text(workdir, tmp_path, monkeypatch):
+    shutil.copy(workdir / "text.txt", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    stop_at(1, *tiny_argv(tmp_path, "--train.steps", "2", "--optim.warmup_steps=0",
+                          "--data.files=null", "--data.files=text.txt", "--data.prepared=prep"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert exit_code(train.main, "--resume", tmp_path / "runs" / "gyre-rope-s1") == 0
+    assert list(Path().iterdir()) == []
+
+
 def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, capfd):
     with (stopped.parents[1] / "text.txt").open("a", encoding="utf-8") as file:
         file.write("more\n")

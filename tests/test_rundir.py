@@ -15,6 +15,7 @@ from builders import ROOT, parse_config, require_program
 from disk_faults import cut, failing_disks
 
 import evaluate
+from data.sources import DataConfig
 from errors import UserError
 from gyre import rundir
 from gyre.checkpoint import Checkpoints
@@ -57,6 +58,31 @@ def test_the_record_says_when_and_with_what(new_run):
     assert record["torch"] == torch.__version__
     assert record["git"] == rundir.git_revision(ROOT / "gyre")
     assert record["created"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("name", ["book.txt", "*.txt", "texts"])
+def test_a_relative_name_is_of_the_folder_a_run_was_made_in(new_run, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").touch()
+    (tmp_path / "texts").mkdir()
+    run = new_run()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    data = RunDir.open(run.path).place_text(DataConfig(files=[name]))
+    assert data.files == [f"{tmp_path}/{name}"]
+
+
+@pytest.mark.parametrize("name", ["gone.txt", "/gone.txt", "~/gone.txt"])
+def test_a_name_that_is_absolute_or_leads_nowhere_is_kept(new_run, tmp_path, monkeypatch, name):
+    run = new_run()
+    monkeypatch.chdir(tmp_path)
+    assert run.place_text(DataConfig(files=[name])).files == [name]
+
+
+def test_names_of_a_run_that_does_not_say_where_are_kept(tmp_path, monkeypatch):
+    (tmp_path / "book.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    assert RunDir(tmp_path, {}).place_text(DataConfig(files=["book.txt"])).files == ["book.txt"]
 
 
 def test_a_run_is_not_overwritten(new_run):

@@ -225,6 +225,31 @@ def test_a_fine_tuning_on_a_text_that_is_gone_names_its_run(workdir, tmp_path):
 
 
 @pytest.fixture(scope="module")
+def by_name(workdir):
+    """A run of 1 step that was made in workdir, of the file near.txt there."""
+    shutil.copy(workdir / "text.txt", workdir / "near.txt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(workdir)
+        return train_tiny(workdir, "by-name-1", "--train.steps", "1", "--optim.warmup_steps", "0",
+                          "--data.files=null", "--data.files=near.txt")
+
+
+@pytest.mark.parametrize("option", ["--init-from", "--branch-from"])
+def test_another_run_reads_the_files_of_its_base_anywhere(
+    by_name, workdir, monkeypatch, tmp_path, option
+):
+    monkeypatch.chdir(tmp_path)
+    asked = start(option, by_name, "--train.steps", "2")
+    assert asked.config.data.files == [str(workdir / "near.txt")]
+
+
+def test_a_fine_tuning_knows_the_base_s_text_anywhere(by_name, workdir, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    asked = start("--init-from", by_name, f"--data.files={workdir / 'near.txt'}")
+    assert "data.seq_len" not in asked.draft.fitted
+
+
+@pytest.fixture(scope="module")
 def of_rows(workdir):
     """A run of 1 step of a text and a table, whose column is "story"."""
     rows = workdir / "rows.jsonl"
