@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -92,6 +93,21 @@ def refuse_folder(option: str, path: str | None) -> None:
     """Raise UserError for a folder in place of a file that is to be written, before any work."""
     if path is not None and Path(path).is_dir():
         raise UserError(f"{option} {path} is a folder: give the name of a file")
+
+
+def refuse_other_file(option: str, path: str | None, beginning: bytes) -> None:
+    """Raise UserError for a file that would be lost: one that an option would replace, and that
+    does not begin as what it writes.
+
+    beginning: a regular expression. An empty file may always be replaced.
+    """
+    if path is None or not Path(path).is_file():
+        return
+    with Path(path).open("rb") as file:
+        content = file.read(64)
+    if content and not re.match(beginning, content):
+        raise UserError(f"{option} {path} would replace a file that {option} has not written: "
+                        "choose another name, or remove it")
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -385,6 +385,20 @@ def test_a_folder_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
     assert "--json . is a folder" in error_lines(capsys, bench.main, *bench_argv, "--json=.")[-1]
 
 
+def test_a_file_of_something_else_is_not_overwritten(bench_argv, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "measure_all", None)
+    file = tmp_path / "config.yaml"
+    file.write_text("name: x", encoding="utf-8")
+    error = error_lines(capsys, bench.main, *bench_argv, f"--json={file}")[-1]
+    assert f"--json {file} would replace a file that --json has not written" in error
+
+
+def test_the_figures_of_an_earlier_call_are_replaced(measured, bench_argv, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "measure_all", lambda *words: measured.figures)
+    for _ in range(2):
+        bench.main([*bench_argv, f"--json={tmp_path / 'bench.json'}"])
+
+
 def test_an_error_of_ours_is_raised(results):
     setting = bench.Setting("gyre", True, BF16)
     with pytest.raises(ValueError, match="it does not compile"):

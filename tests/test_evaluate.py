@@ -341,11 +341,11 @@ def test_a_plot_is_a_picture(runs, capsys, monkeypatch):
 def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
     """That each format is drawn is seen in test_plots.py."""
     monkeypatch.chdir(runs.parent)
-    drawn = mock.Mock(return_value=b"a picture")
+    drawn = mock.Mock(return_value=b"\x89PNG")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     evaluated(capsys, "rope", "--device=cpu", "--plot=loss.pdf")
     assert drawn.call_args.kwargs["format"] == "pdf"
-    assert Path("loss.pdf").read_bytes() == b"a picture"
+    assert Path("loss.pdf").read_bytes() == b"\x89PNG"
 
 
 def test_models_stand_in_the_order_in_which_they_are_named(runs, capsys, monkeypatch):
@@ -402,11 +402,11 @@ def test_a_loss_of_other_tokens_is_marked(compared_tokenizers):
 
 def test_losses_of_other_tokens_are_drawn_in_bits(runs, more_pieces, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    drawn = mock.Mock(return_value=b"a picture")
+    drawn = mock.Mock(return_value=b"\x89PNG")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     evaluated(capsys, "rope", more_pieces, "--device=cpu", "--plot=bits.png")
     assert drawn.call_args.kwargs == {"in_bits": True, "on_own_text": False, "format": "png"}
-    assert Path("bits.png").read_bytes() == b"a picture"
+    assert Path("bits.png").read_bytes() == b"\x89PNG"
 
 
 @pytest.fixture
@@ -550,7 +550,7 @@ def test_what_is_said_of_runs_of_different_texts_works(
 def test_runs_of_different_texts_are_drawn_in_bits_on_their_own(
         runs, another_text, held_out, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    drawn = mock.Mock(return_value=b"a picture")
+    drawn = mock.Mock(return_value=b"\x89PNG")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     evaluated(capsys, "rope", another_text, "--device=cpu", "--plot=a.png",
               f"--data.files={held_out}")
@@ -561,7 +561,7 @@ def test_runs_of_different_texts_are_drawn_in_bits_on_their_own(
 def test_a_model_from_elsewhere_is_left_out_of_a_plot(
         runs, held_out, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    drawn = mock.Mock(return_value=b"a picture")
+    drawn = mock.Mock(return_value=b"\x89PNG")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     assert exit_code(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
     _, errors = evaluated(capsys, "rope", tmp_path / "hf", "--device=cpu", "--plot=a.png",
@@ -688,6 +688,29 @@ def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, mo
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in error_lines(capsys, evaluate.main, *words.split())[-1]
+
+
+@pytest.mark.parametrize("option, name", [("--json", "config.yaml"), ("--plot", "text.png")])
+def test_a_file_of_something_else_is_not_overwritten(tmp_path, capsys, option, name):
+    path = tmp_path / name
+    path.write_text("name: x", encoding="utf-8")
+    error = error_lines(capsys, evaluate.main, "x", option, path)[-1]
+    assert error.startswith(f"error: {option} {path} would replace a file")
+    assert path.read_text(encoding="utf-8") == "name: x"
+
+
+def test_the_measures_of_an_earlier_call_are_replaced(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    for _ in range(2):
+        assert exit_code(evaluate.main, "rope", "--json", tmp_path / "all.json") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["loss.png", "loss.pdf", "loss.svg"])
+def test_the_plot_of_an_earlier_call_is_replaced(runs, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(runs.parent)
+    for _ in range(2):
+        assert exit_code(evaluate.main, "rope", "--plot", tmp_path / name) == 0
 
 
 def test_a_column_of_plain_text_has_no_effect(runs, tmp_path, capsys, monkeypatch):

@@ -32,6 +32,20 @@ def test_removing_a_link_leaves_the_folder_that_it_leads_to(tmp_path):
     assert names(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("content", [b"text", b'{"text": 1}'])
+def test_a_file_that_an_option_has_not_written_is_refused(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    words = f"--json {tmp_path}/x would replace a file that --json has not written: choose another"
+    with pytest.raises(UserError, match=words):
+        files.refuse_other_file("--json", f"{tmp_path}/x", rb'{\s*"runs"')
+
+
+@pytest.mark.parametrize("content", [b"", b'{"runs": []}', b'{\n "runs": [\n'])
+def test_a_file_that_an_option_may_have_written_is_replaced(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    files.refuse_other_file("--json", f"{tmp_path}/x", rb'{\s*"runs"')
+
+
 # --- atomic_path ----------------------------------------------------------------------------------
 
 
