@@ -5,13 +5,17 @@ run that somebody else has made should be data only. The name of a package is a 
 depends on: shapes and dtypes, the code of the model, torch, and the processor.
 """
 
+import ast
 import copy
 import functools
 import hashlib
+import importlib.util
 import inspect
 import io
 import os
 import platform
+import sys
+import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -251,10 +255,56 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
 def list_sources(model: Transformer) -> list[Path]:
     """Return the files whose code a package is compiled from, or by."""
     folder = Path(inspect.getfile(Transformer)).parent
-    sources = {Path(__file__), *folder.glob("*.py")}
+    files = [*folder.glob("*.py")]
+    sources = {Path(__file__), *files}
+    modules = [f"{folder.name}.{file.stem}" for file in files]
     for encoding in type(model.position).__mro__[:-1]:  # it may be defined elsewhere
         sources.add(Path(inspect.getfile(encoding)))
-    return sorted(sources)
+        modules.append(encoding.__module__)
+    return sorted(sources | find_imported(modules))
+
+
+def find_imported(names: list[str]) -> set[Path]:
+    """Return the files of modules and of all that they import, without installed packages."""
+    waiting = [*names]
+    seen: set[str] = set()
+    files: set[Path] = set()
+    while waiting:
+        name = waiting.pop()
+        module = sys.modules.get(name)
+        if module is None or name in seen:
+            continue
+        seen.add(name)
+        file = getattr(module, "__file__", None)
+        if file is None or is_installed(name, Path(file)):
+            continue
+        files.add(Path(file))
+        if file.endswith(".py"):
+            waiting += list_imports(Path(file), module.__package__ or "")
+    return files
+
+
+def is_installed(name: str, file: Path) -> bool:
+    """Return whether a module is PyTorch's, Python's own, or of an installed package."""
+    packages = {"site-packages", "dist-packages"} & {*file.parts}
+    library = Path(sysconfig.get_paths()["stdlib"])
+    return name.partition(".")[0] == "torch" or bool(packages) or library in file.parents
+
+
+@functools.cache  # a module is imported once
+def list_imports(file: Path, package: str) -> list[str]:
+    """Return the names of what a file of this package imports: modules, and what is in them."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level > 0:
+                origin = importlib.util.resolve_name("." * node.level + origin, package)
+            names.append(origin)
+            names += [f"{origin}.{alias.name}" for alias in node.names]
+    return names
 
 
 def is_whole(path: Path) -> bool:

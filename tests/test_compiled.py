@@ -1,5 +1,6 @@
 """Compiled decoding equals eager decoding, and what is compiled is kept, checked and used again."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -191,6 +192,38 @@ def test_a_package_depends_on_the_file_of_its_encoding():
 
     model.position.__class__ = Mine
     assert Path(__file__) in compiled.list_sources(model)
+
+
+@pytest.mark.parametrize("line", [
+    "from helper import WIDTH", "import helper", "def f():\n    from helper import WIDTH",
+    "from between import WIDTH"])
+def test_a_package_depends_on_what_its_encoding_imports(tmp_path, monkeypatch, line):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helper.py").write_text("WIDTH = 3", encoding="utf-8")
+    (tmp_path / "between.py").write_text("from helper import WIDTH", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        f"from model.position import RoPE\nclass Mine(RoPE): pass\n{line}\nimport between",
+        encoding="utf-8")
+    model = sharp_model(n_layers=1)
+    try:
+        model.position.__class__ = importlib.import_module("mine").Mine
+        before = locate(model)
+        (tmp_path / "helper.py").write_text("WIDTH = 4", encoding="utf-8")
+        assert locate(model) != before
+    finally:
+        for name in ("mine", "between", "helper"):
+            sys.modules.pop(name, None)
+
+
+def test_relative_imports_are_found(tmp_path):
+    (tmp_path / "mine.py").write_text("from . import a\nfrom ..b import c", encoding="utf-8")
+    names = compiled.list_imports(tmp_path / "mine.py", "top.deep")
+    assert names == ["top.deep", "top.deep.a", "top.b", "top.b.c"]
+
+
+def test_a_package_does_not_depend_on_installed_ones():
+    names = {path.name for path in compiled.list_sources(sharp_model(n_layers=1))}
+    assert names.isdisjoint({"functional.py", "dataclasses.py"})
 
 
 # --- what cannot be compiled ----------------------------------------------------------------------
