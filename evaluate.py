@@ -27,7 +27,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,7 +185,7 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
         if of_studies:
             advice = f"give a run of a study by its path, such as {of_studies[0]}, or {advice}"
         raise UserError(f"no run in {Path(folder).absolute()}/ yet: {advice}")
-    return sorted(runs, key=lambda run: run.record["created"])
+    return sorted(runs, key=lambda run: run.created)
 
 
 def open_rundir(path: str | Path) -> RunDir:
@@ -455,11 +454,10 @@ def run_row(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) -> 
     bits = show(best.get("val/bpb"))
     if best:
         bits += " " if "val/eos_share" in best else "*"
-    created = datetime.fromisoformat(run.record["created"]).astimezone()
     rate = "-" if "imported" in run.manifest else f"{config.optim.lr:g}"
     return [run.path.name, label_run_text(run, config), config.model.position,
             count_parameters(config), rate, show_steps(run, config, points), bits,
-            show(best.get("val/loss")), f"{created:%Y-%m-%d %H:%M}"]
+            show(best.get("val/loss")), f"{run.created:%Y-%m-%d %H:%M}"]
 
 
 def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]:

@@ -107,17 +107,26 @@ def newest_run(runs: Path) -> Path:
     with_weights: set[Path] = set()
     for name in ("best", "last", "previous"):
         with_weights |= {checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")}
-    created: dict[Path, str] = {}
+    created: dict[Path, datetime] = {}
     for folder in sorted(with_weights):
         if (folder / "run.json").is_file():
             try:
-                created[folder] = f"{read_json(folder / 'run.json').get('created')}"
+                created[folder] = read_created(folder, read_json(folder / "run.json"))
             except UserError as error:
                 say(f"skipped: {error}")
     if not created:
         raise UserError(f"no run with weights in {runs.absolute()}/ yet: make one with `python "
                         "train.py --config small.yaml`")
     return max(created, key=lambda folder: created[folder])
+
+
+def read_created(run: Path, record: dict[str, Any]) -> datetime:
+    """Return when a run was made, by its run.json. UserError if that does not say it."""
+    try:
+        return datetime.fromisoformat(record["created"]).astimezone()
+    except (KeyError, OverflowError, TypeError, ValueError):
+        raise UserError(f"{run / 'run.json'} does not say when the run was made (\"created\"): "
+                        "restore it, or choose another run") from None
 
 
 def find_run(path: Path, runs: Path) -> Path:
@@ -213,6 +222,11 @@ class RunDir:
 
     checkpoints = cached_property(lambda self: Checkpoints(self.path))
 
+    @property
+    def created(self) -> datetime:
+        """When the run was made, in local time."""
+        return read_created(self.path, self.record)
+
     def note_missing_best(self) -> None:
         """Print a note if the last weights stand in for the best ones, which there are not."""
         if not self.checkpoints.has_best and self.checkpoints.has_training:
@@ -302,6 +316,8 @@ class RunDir:
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
+            if not {"config.yaml", "manifest.json"} <= {*hashes}:
+                raise ValueError("a file has no hash")
             stated = record.pop("seal", None)  # older runs have none
             if stated is not None and stated != seal(record):
                 raise ValueError("a field was changed")
@@ -320,6 +336,7 @@ class RunDir:
             if name not in hashes and file.is_file():  # it would be read instead of ours
                 raise UserError(f"{file} was added to this run, which has another tokenizer: "
                                 "remove it, or choose another run")
+        read_created(path, record)  # a list of runs is in this order
         return cls(path, record)
 
     @staticmethod

@@ -17,6 +17,7 @@ from disk_faults import cut, failing_disks
 import evaluate
 from data.sources import DataConfig
 from errors import UserError
+from files import read_json, write_json
 from gyre import rundir
 from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
@@ -276,6 +277,48 @@ def test_a_damaged_run_is_passed_over_for_the_newest(several, capsys):
     (several / "b" / "run.json").write_text("{", encoding="utf-8")
     assert RunDir.open(runs=several).path == several / "a"
     assert f"skipped: {several}/b/run.json is damaged" in capsys.readouterr().err
+
+
+def set_created(run: Path, created: str | None) -> None:
+    """Change when run.json says that a run was made; None: it no longer says it."""
+    record = read_json(run / "run.json")
+    del record["seal"]  # that of an earlier version, or made by hand
+    del record["created"]
+    if created is not None:
+        record["created"] = created
+    write_json(run / "run.json", record)
+
+
+@pytest.mark.parametrize("created", [None, "yesterday"])
+def test_a_run_that_does_not_say_when_is_not_the_newest(several, capsys, created):
+    set_created(several / "b", created)
+    assert RunDir.open(runs=several).path == several / "a"
+    assert f"skipped: {several}/b/run.json does not say when" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("created", [None, "yesterday"])
+def test_a_run_that_does_not_say_when_is_not_listed(several, capsys, created):
+    set_created(several / "c", created)
+    assert [run.path.name for run in evaluate.open_all_runs(several)] == ["b", "a", "compiles"]
+    assert f"skipped: {several}/c/run.json does not say when" in capsys.readouterr().err
+
+
+def test_the_newest_run_is_found_across_time_zones(several):
+    set_created(several / "a", "2026-01-01T00:30:00+00:00")
+    set_created(several / "b", "2026-01-01T01:00:00+02:00")  # an hour and a half earlier
+    set_created(several / "c", "2026-01-01T00:00:00+00:00")
+    assert RunDir.open(runs=several).path == several / "a"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "manifest.json"])
+def test_a_run_without_a_hash_of_its_files_is_damaged(new_run, name):
+    run = new_run().path
+    record = read_json(run / "run.json")
+    del record["seal"]
+    del record["sha256"][name]
+    write_json(run / "run.json", record)
+    with pytest.raises(UserError, match="run.json is missing or damaged: restore it"):
+        RunDir.open(run)
 
 
 def test_all_runs_are_listed_in_the_order_they_were_made(several):
