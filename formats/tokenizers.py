@@ -66,21 +66,30 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
 def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
     """Raise UserError for a special token of the settings that is none in the tokenizer.json of a
     folder: transformers would make it one, and so give other ids."""
+    file = folder / SETTINGS
     stated = [settings.get(name) for name in SPECIAL]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         more = settings.get(name)
         if isinstance(more, dict):
             stated += more.values()
-        elif more is not None:
+        elif isinstance(more, list):
             stated += more
+        elif more is not None:
+            raise UserError(f"{file}: {name} is {more!r}, neither a list nor an object of tokens, "
+                            "which transformers refuses: write it as a list")
     added = list((settings.get("added_tokens_decoder") or {}).values())
     added += read_json(folder / JSON).get("added_tokens", [])
-    known = {None, *map(token_text, added)}
-    for text in map(token_text, stated):
+    known = {*map(token_text, added)}
+    for token in stated:
+        if token is None:
+            continue
+        text = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(text, str):
+            raise UserError(f"{file} names the special token {token!r}, which has no text: correct "
+                            "it, or take it out")
         if text not in known:
-            raise UserError(f"{folder / SETTINGS} names the special token {text!r}, which is none "
-                            f"in {JSON}: take it out, or save the tokenizer again with "
-                            "transformers")
+            raise UserError(f"{file} names the special token {text!r}, which is none in {JSON}: "
+                            "take it out, or save the tokenizer again with transformers")
 
 
 def read_pieces(tokenizer: Tokenizer) -> list[Any]:

@@ -417,6 +417,24 @@ def test_a_special_token_of_the_settings_alone_is_refused(stated, tmp_path, caps
     assert_refused(capsys, "run", folder, tmp_path / "ours", "the special token '<|user|>'")
 
 
+@pytest.mark.parametrize("name", ["additional_special_tokens", "extra_special_tokens"])
+def test_special_tokens_that_are_no_list_are_refused(name, tmp_path, capsys):
+    """As transformers does, also where the text is one of the tokens."""
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", **{name: "<|end_of_text|>"})
+    with pytest.raises(TypeError, match="must be a list"):
+        AutoTokenizer.from_pretrained(folder)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", f"{name} is '<|end_of_text|>'")
+
+
+@pytest.mark.parametrize("stated", [
+    {"extra_special_tokens": [["a"]]}, {"extra_special_tokens": {"a": {}}}, {"unk_token": ["a"]}])
+def test_a_special_token_without_a_text_is_refused(stated, tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "tokenizer_config.json", **stated)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", "which has no text: correct it")
+
+
 def test_a_special_token_that_is_a_piece_in_the_file_is_refused(tmp_path, capsys):
     """transformers would cut the text at it."""
     folder = their_folder(tmp_path, "llama3")
