@@ -14,6 +14,7 @@ from data.dataset import Prepared, label_text
 from data.sources import AUTO, DataConfig, Files, check_column, resolve_files
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from files import sha256
 from gyre.fit import TEXT, Draft, Layer, make_draft
 from gyre.optim import OptimConfig
 from gyre.options import (
@@ -300,10 +301,11 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
-    Its text, and the part of it that is held out, are those of the other run unless they are given.
-    Otherwise it could validate on what that run was trained on. Its model and its tokenizer are
-    always those of the other run, but for the dropout that a file asks for. Raises UserError if the
-    command line asks for others.
+    Its text is that of the other run unless it is given. Of that text, and of one that has a file
+    of it, the same share is held out. Otherwise it could validate on what that run was trained on.
+    Of another text more may be held out, so that a short one is not validated on a few tokens. Its
+    model and its tokenizer are always those of the other run, but for the dropout that a file asks
+    for. Raises UserError if the command line asks for others.
     """
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
@@ -317,12 +319,11 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if "imported" not in run.manifest:
         text = run.place_text(saved.data)
-        data = inherit_data(text, asked)
+        is_same = has_same_text(run, text, asked)
+        data = inherit_data(text, asked, is_same)
         if not any(name in asked for name in NAMES_TEXT):
             check_text(run, text)
-        if "data.val_fraction" not in asked:
-            # A larger share would hold out what the other run was trained on, if its documents are
-            # in this text too.
+        if is_same and "data.val_fraction" not in asked:
             pinned["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
     weights = {"init_from": str(run.path), "model": inherit_model(saved, asked, given)}
@@ -384,28 +385,58 @@ def check_text(run: RunDir, data: DataConfig) -> None:
                         "one with --data.files") from error
 
 
-def inherit_data(saved: DataConfig, asked: Layer) -> dict[str, Any]:
+def has_same_text(run: RunDir, saved: DataConfig, asked: Layer) -> bool:
+    """Return whether the text that `asked` names is that of a run, or has a file of it.
+
+    `saved` are the settings of the run's text. A copy of a file counts as the file.
+    """
+    files = asked.get("data.files")
+    if files is not None:
+        paths = resolve_files(files)
+        text = run.manifest.get("text", {})
+        if paths & resolve_files(saved.files or []) or has_copy(paths, saved.files or [], text):
+            return True
+    before = {f"data.{name}": value for name, value in asdict(saved).items()}
+    return all(asked.get(name, before[name]) == before[name] for name in NAMES_TEXT)
+
+
+def has_copy(paths: set[str], names: list[str], text: dict[str, Any]) -> bool:
+    """Return whether one of these files has the content of a file that `names` lead to.
+
+    Those may be gone. `text` has the size and the hash of all of them as one text.
+    """
+    files = measure_files(paths)
+    originals = measure_files(resolve_files(names))
+    shared = {*files.values()} & {*originals.values()}  # other files need not be read
+    hashes = {sha256(path) for path, size in files.items() if size in {*shared, text.get("bytes")}}
+    known = {sha256(path) for path, size in originals.items() if size in shared}
+    known.add(text.get("sha256", ""))
+    return not hashes.isdisjoint(known)
+
+
+def measure_files(paths: set[str]) -> dict[Path, int]:
+    """Return the size of each file that is there and not empty."""
+    sizes = {Path(path): os.path.getsize(path) for path in paths if os.path.isfile(path)}
+    return {path: size for path, size in sizes.items() if size > 0}
+
+
+def inherit_data(saved: DataConfig, asked: Layer, is_same: bool) -> dict[str, Any]:
     """Return the settings of another run's text that a new run begins with.
 
-    If `asked` names another text, the settings that name the old text, or say how it is read, are
-    left out. Files that have one of the other run's among them are an exception, and are read as
+    is_same: `asked` names the same text, or one that has a file of it. All files are then read as
     that run read its own. Otherwise documents would be divided differently, and some of what it was
-    trained on would be held out.
+    trained on would be held out. Of another text, the settings that name the old one, or say how it
+    is read, are left out.
     """
     data = asdict(saved)
     files = asked.get("data.files")
-    if files is not None and saved.files is not None:
-        new_paths = resolve_files(files)
-        old_paths = resolve_files(saved.files)
-        if new_paths == old_paths:
+    if is_same:
+        if files is not None and resolve_files(files) == resolve_files(saved.files or []):
             # The same files by other names: with the old ones, this would count as another text.
             data["files"] = files
-        if new_paths & old_paths:
-            return data
-    before = {f"data.{name}": value for name, value in data.items()}
-    if any(asked.get(name, before[name]) != before[name] for name in NAMES_TEXT):
-        for name in (*TEXT, *READS_TEXT):
-            del data[name.removeprefix("data.")]
+        return data
+    for name in (*TEXT, *READS_TEXT):
+        del data[name.removeprefix("data.")]
     return data
 
 

@@ -10,12 +10,13 @@ import pytest
 from builders import exit_code, tiny_argv, train_tiny, training_argv
 
 import train
+from data.dataset import find_or_prepare
 from data.sources import SOURCES, Source
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.start import Start, may_name_same, resolve
+from gyre.start import Start, has_copy, has_same_text, may_name_same, resolve
 
 SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
 
@@ -279,12 +280,13 @@ def of_lines(workdir):
 
 @pytest.mark.parametrize("files", [
     ["text.txt"], ["./text.txt"], ["te*.txt"], ["linked.txt"], ["text.txt", "more.txt"],
-    ["more.txt", "text.txt"]])
+    ["more.txt", "text.txt"], ["copy.txt"], ["more.txt", "copy.txt"]])
 def test_a_text_with_the_base_s_is_divided_as_it_was(of_lines, workdir, monkeypatch, files):
     monkeypatch.chdir(workdir)
     Path("more.txt").write_text("more", encoding="utf-8")
     Path("linked.txt").unlink(missing_ok=True)
     Path("linked.txt").symlink_to("text.txt")
+    shutil.copy("text.txt", "copy.txt")
     data = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).config.data
     assert data.files == files
     assert data.separator == "\n"
@@ -309,6 +311,35 @@ def test_a_fine_tuning_holds_out_the_share_of_its_base(of_lines, workdir, monkey
     draft = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).draft
     assert draft.limits.data.val_fraction == 0.05
     assert "data.val_fraction" not in draft.fitted
+
+
+def test_a_copy_of_a_text_that_is_gone_is_known(base, workdir, tmp_path):
+    """The base has one file, whose hash is that of its text."""
+    saved = replace(read_config(base / "config.yaml").data, files=["gone.txt"])
+    copy = shutil.copy(workdir / "text.txt", tmp_path)
+    assert has_same_text(RunDir.open(base), saved, {"data.files": [copy]})
+
+
+def test_an_empty_file_is_no_copy_of_another(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    assert not has_copy({f"{tmp_path}/a.txt"}, [f"{tmp_path}/b.txt"], {})
+
+
+def test_a_short_text_holds_out_more_than_a_tiny_share_of_its_base(of_lines, tmp_path):
+    poem = tmp_path / "poem.txt"
+    poem.write_text("roses are red\n" * 12, encoding="utf-8")
+    asked = start("--init-from", of_lines, "--data.files", poem)
+    assert "data.val_fraction" in asked.draft.fitted
+    data = find_or_prepare(replace(asked.config.data, prepared=str(tmp_path)),
+                           fit_val_fraction=True)
+    assert data.manifest["val_fraction"] == 0.1
+
+
+def test_a_share_that_is_given_to_a_fine_tuning_is_kept(of_lines):
+    asked = start("--init-from", of_lines, "--data.files", "book.txt", "--data.val_fraction=0.02")
+    assert asked.draft.limits.data.val_fraction == 0.02
+    assert "data.val_fraction" not in asked.draft.fitted
 
 
 @pytest.mark.parametrize("option", ["--data.hub_split", "--data.hub_revision"])
