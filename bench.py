@@ -52,7 +52,14 @@ with starting(__name__):
     import torch
     from tqdm import tqdm
 
-    from files import first_line, refuse_folder, refuse_other_file, refuse_stdout, write_json
+    from files import (
+        first_line,
+        refuse_folder,
+        refuse_other_file,
+        refuse_stdout,
+        refuse_unwritable,
+        write_json,
+    )
     from formats import gguf, hf, names
     from gyre import compute as computing
     from gyre.compiled import compile_batch, compile_step
@@ -92,6 +99,7 @@ def main(argv: list[str] | None = None) -> None:
         options = Parser(__doc__, Options, config=True).parse_args(argv)
         refuse_stdout("--json", options.json)
         refuse_folder("--json", options.json)
+        refuse_unwritable("--json", options.json)
         refuse_other_file("--json", options.json, rb'{\s*"processor"')
         config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
         figures = measure_all(config, options.peer, options.repeats, options.new_tokens)

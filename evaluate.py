@@ -41,7 +41,14 @@ with starting(__name__):
     from data.sources import SOURCES, DataConfig, check_column, resolve_files
     from data.text import Text, open_text
     from data.tokenizer import open_tokenizer
-    from files import refuse_folder, refuse_other_file, refuse_stdout, write_file, write_json
+    from files import (
+        refuse_folder,
+        refuse_other_file,
+        refuse_stdout,
+        refuse_unwritable,
+        write_file,
+        write_json,
+    )
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
@@ -152,6 +159,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     refuse_stdout("--json", options.json)
     refuse_folder("--json", options.json)
     refuse_folder("--plot", options.plot)
+    refuse_unwritable("--json", options.json)
+    refuse_unwritable("--plot", options.plot)
     refuse_other_file("--json", options.json, rb'{\s*"runs"')
     refuse_other_file("--plot", options.plot, rb"\x89PNG|%PDF|<\?xml")
     if options.plot:

@@ -95,6 +95,26 @@ def refuse_folder(option: str, path: str | None) -> None:
         raise UserError(f"{option} {path} is a folder: give the name of a file")
 
 
+def why_not_writable(path: Path) -> str | None:
+    """Return why no file or folder can be made at a path below its first folder that is there.
+
+    None if it can be made.
+    """
+    path = path.absolute()
+    present = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not present.is_dir():
+        return f"{present} is no folder"
+    return None if os.access(present, os.W_OK) else f"{present} cannot be written"
+
+
+def refuse_unwritable(option: str, path: str | None) -> None:
+    """Raise UserError for a file in a folder that cannot be made or written, before any work."""
+    reason = None if path is None else why_not_writable(Path(path).absolute().parent)
+    if reason is not None:
+        raise UserError(f"{option} {path} cannot be written, because {reason}: choose another "
+                        "place")
+
+
 def refuse_other_file(option: str, path: str | None, beginning: bytes) -> None:
     """Raise UserError for a file that would be lost: one that an option would replace, and that
     does not begin as what it writes.

@@ -38,7 +38,17 @@ import torch
 from data.sources import DataConfig
 from data.tokenizer import FILES
 from errors import UserError, did_you_mean, say
-from files import atomic_path, fsync, locked, read_json, sha256, stage_json, write_file, writing
+from files import (
+    atomic_path,
+    fsync,
+    locked,
+    read_json,
+    sha256,
+    stage_json,
+    why_not_writable,
+    write_file,
+    writing,
+)
 from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
 from gyre.options import Config
@@ -91,12 +101,10 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
 
 def check_runs_folder(runs: str | Path) -> None:
     """Raise UserError if no folder of runs can be made or written at this path."""
-    path = Path(runs).absolute()
-    present = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK):
-        why = "is no folder" if not present.is_dir() else "cannot be written"
-        raise UserError(f"no run can be made in {runs}, because {present} {why}: choose another "
-                        "folder with --log.runs")
+    reason = why_not_writable(Path(runs))
+    if reason is not None:
+        raise UserError(f"no run can be made in {runs}, because {reason}: choose another folder "
+                        "with --log.runs")
 
 
 def newest_run(runs: Path) -> Path:

@@ -385,6 +385,13 @@ def test_a_folder_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
     assert "--json . is a folder" in error_lines(capsys, bench.main, *bench_argv, "--json=.")[-1]
 
 
+def test_a_place_that_cannot_be_written_is_refused_first(bench_argv, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "measure_all", None)
+    (tmp_path / "file").touch()
+    error = error_lines(capsys, bench.main, *bench_argv, f"--json={tmp_path}/file/a.json")[-1]
+    assert error.endswith(f"because {tmp_path}/file is no folder: choose another place")
+
+
 def test_a_file_of_something_else_is_not_overwritten(bench_argv, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "measure_all", None)
     file = tmp_path / "config.yaml"

@@ -682,11 +682,14 @@ def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, mo
     ("x --json -", "--json - is not stdout, where nothing of this is written: give the name"),
     ("x --json .", "--json . is a folder: give the name of a file"),
     ("x --plot .", "--plot . is a folder: give the name of a file"),
+    ("x --json file/a.json", "--json file/a.json cannot be written, because"),
+    ("x --plot file/a.png", "--plot file/a.png cannot be written, because"),
     ("x --json ./a.png --plot a.png", "--json and --plot would both be written to a.png"),
     ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be at least 1"),
     ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    Path("file").touch()
     assert message in error_lines(capsys, evaluate.main, *words.split())[-1]
 
 
