@@ -16,7 +16,7 @@ from data.sources import SOURCES, DataConfig
 from errors import Range, UserError
 from gyre.compute import resolve_device
 from gyre.options import Config, Parser, flatten, make_config, read_yaml
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, check_runs_folder
 
 # Options that the study sets for each run. Setting them for all is refused.
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
@@ -110,10 +110,11 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     file_layers = [read_yaml(file) for file in files]
     # The tier overrides the files, and the command line overrides both.
     layers = [*file_layers, tier.overrides, options.given]
+    check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     config = make_config(*layers)
+    check_runs_folder(config.log.runs)
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
-    check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     check_overridden(options.given, overlays)
     check_study(config, arm_configs, overlays)
     if options.scheduler is None:  # else it is a device of other machines

@@ -20,8 +20,8 @@ def tiny():
 
 
 CHOSEN_BY_THE_STUDY = [
-    "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3",
-    "data.second_val=true", "train.minutes=5"]
+    "train.steps=300", "train.steps=1", "seed=3", "train.keep=[4]", "train.onednn=true",
+    "optim.lr=5e-3", "data.second_val=true", "train.minutes=5"]
 DEFAULTS_CHOSEN_BY_THE_STUDY = [
     "train.steps=1000", "seed=1", "train.eval_interval=250", "optim.lr=1e-3"]
 SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "name=x"]
@@ -40,6 +40,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--arm", "b=optim.warmup_steps=99"], "of cooldown after 99 of warm-up"),
     (["--tokens", "25k", "--optim.warmup_steps", "7"], "a run of 9 steps has 2 of cooldown"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
+    (["--log.runs", __file__], f"because {__file__} is no folder: choose another folder with"),
     (["--jobs", "0"], "error: jobs must be at least 1"),
     (["--beside", "nowhere"], "nowhere is not a study: it has no plan.json"),
     (["--jobs", "2", "--scheduler", "tcp://far:8786"], "--jobs has no effect with --scheduler"),
