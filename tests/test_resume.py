@@ -491,7 +491,7 @@ def test_a_run_goes_on_in_another_folder_with_its_own_text(workdir, tmp_path, mo
                           "--data.files=null", "--data.files=text.txt", "--data.prepared=prep"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert exit_code(train.main, "--resume", tmp_path / "runs" / "gyre-rope-s1") == 0
+    assert exit_code(train.main, "--resume", tmp_path / "runs" / "gyre-text-rope-s1") == 0
     assert list(Path().iterdir()) == []
 
 

@@ -203,8 +203,8 @@ def test_another_text_keeps_the_other_data_settings(base):
 
 def test_another_text_makes_a_limit_of_the_row_length(base):
     draft = start("--init-from", base, "--data.files", "book.txt").draft
-    assert draft.fitted == {"data.seq_len", "train.steps", "optim.warmup_steps",
-                            "train.eval_interval"}
+    assert draft.fitted == {"data.seq_len", "data.val_fraction", "train.steps",
+                            "optim.warmup_steps", "train.eval_interval"}
     assert draft.limits.data.seq_len == 20
 
 
