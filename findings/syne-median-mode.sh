@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
 "$folder/env/bin/pip" install --quiet --no-compile --no-deps syne-tune==0.16.0
 "$folder/env/bin/pip" install --quiet --no-compile numpy==2.4.6 pandas==3.1.1 scikit-learn==1.9.1 \
-    statsmodels dill sortedcontainers tqdm psutil
+    statsmodels==0.15.0 dill==0.4.1 sortedcontainers==2.4.0 tqdm==4.70.1 psutil==7.2.2
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import datetime
 
