@@ -76,6 +76,12 @@ def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
     assert_each_token_is_drawn_from_its_own_text(model, prompts)
 
 
+def test_a_batch_of_the_trained_length_has_a_cache():
+    model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 9))
+    batch = Batch(model, [make_prompt(6)], GREEDY, max_new_tokens=3)
+    assert batch.cache is not None
+
+
 def assert_rows_are_those_of_the_plain_loop(model, sampling: Sampling) -> None:
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(5, seed=2)]
     rows = generate(model, prompts, sampling, max_new_tokens=6, seed=9)
