@@ -206,6 +206,15 @@ def test_a_part_left_out_within_a_document_changes_no_later_hash():
     assert [f"{number:016x}" for number in hashes] == ["79f076abdd19a752"]  # as sha256sum has it
 
 
+def test_a_part_left_out_after_a_document_moves_no_later_span():
+    def broken_off():
+        yield ["a whole document"]
+        raise LeftOut("the next one is not UTF-8")
+
+    _, spans, _ = copy_parts([broken_off(), [["kept"]]], io.BytesIO())
+    assert spans.tolist() == [[0, 4]]
+
+
 @pytest.mark.parametrize("kept", [[0, 1, 2, 3], [2, 3], [0], []])
 def test_blocks_give_back_the_text_of_their_documents(copied, kept):
     file, spans, _ = copied
