@@ -202,6 +202,12 @@ def test_the_longest_of_texts_and_lists_is_named_first(tmp_path, lines, words):
         read(path)
 
 
+def test_lists_of_lines_are_named_where_a_later_row_has_none(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"lines": ["a", "b"]}\n{"lines": null}\n')
+    with pytest.raises(UserError, match=r"the lists of strings in column 'lines': .*\.lines"):
+        read(path)
+
+
 def test_lists_of_lines_in_parquet_are_named(tmp_path):
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"title": ["a"], "lines": [["b", "c"]]}), path)
