@@ -22,7 +22,7 @@ from gyre import rundir
 from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign
+from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign, place_name
 
 NO_WANDB = parse_config("--log.wandb", "disabled")
 
@@ -71,6 +71,12 @@ def test_a_relative_name_is_of_the_folder_a_run_was_made_in(new_run, tmp_path, m
     monkeypatch.chdir(tmp_path / "elsewhere")
     data = RunDir.open(run.path).place_text(DataConfig(files=[name]))
     assert data.files == [f"{tmp_path}/{name}"]
+
+
+def test_brackets_in_the_folder_of_a_run_are_no_pattern(tmp_path):
+    (tmp_path / "of [2026]").mkdir()
+    (tmp_path / "of [2026]/book.txt").touch()
+    assert place_name("*.txt", f"{tmp_path}/of [2026]") == f"{tmp_path}/of [[]2026]/*.txt"
 
 
 @pytest.mark.parametrize("name", ["gone.txt", "/gone.txt", "~/gone.txt"])
