@@ -166,6 +166,15 @@ def test_another_dtype_has_a_package_of_its_own():
     assert locate(sharp_model(n_layers=1).bfloat16()) != locate()
 
 
+def test_fast_products_in_int8_have_a_package_of_their_own(monkeypatch):
+    model = sharp_model(n_layers=1)
+    to_int8(model)
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    fast = locate(model)
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: False)
+    assert locate(model) != fast
+
+
 @pytest.mark.parametrize("owner, key, value", [
     (decoding_forms, "LONGEST_SUM", 4), (kernels, "uses_onednn", lambda: True),
     (torch, "__version__", "2"), (torch, "get_num_threads", lambda: 99),
