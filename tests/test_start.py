@@ -152,7 +152,7 @@ def test_a_new_scaling_takes_the_row_length_of_the_weights(workdir, base):
     assert (scaling.type, scaling.factor, scaling.original_positions) == ("yarn", 2.5, 20)
 
 
-@pytest.mark.parametrize("factor, context", [("2.5", 80), ("6", 120)])
+@pytest.mark.parametrize("factor, context", [("2.5", 80), ("6", 120), ("6.03", 121)])
 def test_a_new_scaling_makes_the_context_as_long_as_it_reaches(workdir, base, factor, context):
     """Rows of 20 have a context of 80."""
     argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], factor]
