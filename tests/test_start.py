@@ -302,6 +302,13 @@ def test_the_same_text_by_another_name_keeps_its_rows(of_lines, workdir, monkeyp
     assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
 
 
+def test_the_same_text_by_a_link_keeps_its_rows(of_lines, workdir, tmp_path):
+    link = tmp_path / "link.txt"
+    link.symlink_to(workdir / "text.txt")
+    draft = start("--init-from", of_lines, "--data.files", link).draft
+    assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
+
+
 @pytest.mark.parametrize("files", [["./text.txt"], ["text.txt", "more.txt"], ["copy.txt"]])
 def test_a_fine_tuning_holds_out_the_share_of_its_base(of_lines, workdir, monkeypatch, files):
     """A larger share would be of what the base was trained on, also in a copy of its text."""
