@@ -279,6 +279,15 @@ def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
     assert second - first == 8 * 5 * 20 * 300
 
 
+def test_memory_is_checked_for_the_table_of_positions(workdir, asked_bytes):
+    """A position has a float32 for each of the 8 channels of a key."""
+    for length in ("100", "1100"):
+        config = resolve(tiny_argv(workdir, "--model.max_positions", length), "").config
+        build.check_fits(config, ALONE, torch.float32, compiled=False)
+    shorter, longer = asked_bytes
+    assert longer - shorter == 1000 * 4 * 8
+
+
 @pytest.mark.parametrize("dtype, compiled, expected", [
     (torch.float32, False, 12), (torch.bfloat16, False, 12), (torch.float32, True, 8),
     (torch.float16, True, 4)])
