@@ -204,21 +204,33 @@ def test_numbers_that_need_more_steps_than_the_minutes_have_are_refused(
         build_setup(workdir, "--train.steps=auto", "--train.minutes=0.5", beside)
 
 
-def test_steps_that_are_timed_stay_within_the_schedule(workdir, tmp_path, quarters, monkeypatch):
-    """For half a minute, steps of 0.25 s are timed for 0.6 s. The schedule ends after two."""
-    two_steps = tmp_path / "two.yaml"
-    two_steps.write_text("train: {steps: 2}", encoding="utf-8")
-    taken = []
+@pytest.fixture
+def timed(monkeypatch):
+    """The numbers of the steps that are timed."""
+    numbers = []
     start_step = gyre.build.start_step
 
     def note(setup, step):
-        taken.append(step)
+        numbers.append(step)
         return start_step(setup, step)
 
     monkeypatch.setattr(gyre.build, "start_step", note)
+    return numbers
+
+
+def test_steps_that_are_timed_stay_within_the_schedule(workdir, tmp_path, quarters, timed):
+    """For half a minute, steps of 0.25 s are timed for 0.6 s. The schedule ends after two."""
+    two_steps = tmp_path / "two.yaml"
+    two_steps.write_text("train: {steps: 2}", encoding="utf-8")
     build_setup(workdir, f"--config={two_steps}", "--optim.warmup_steps=auto", "--train.steps=auto",
                 "--train.minutes=0.5")
-    assert taken == [0, 1, 0]
+    assert timed == [0, 1, 0]
+
+
+def test_a_fiftieth_of_the_minutes_is_timed(workdir, quarters, timed):
+    """Of two minutes 2.4 s, in which ten steps of 0.25 s end or begin."""
+    build_setup(workdir, "--optim.warmup_steps=auto", "--train.steps=auto", "--train.minutes=2")
+    assert len(timed) == 10
 
 
 def test_only_a_new_run_chooses_its_steps_by_minutes(workdir, capfd):
