@@ -16,6 +16,7 @@ from builders import (
     train_tiny,
 )
 
+from errors import UserError
 from gyre import build
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
@@ -286,6 +287,13 @@ def test_memory_is_checked_for_the_table_of_positions(workdir, asked_bytes):
         build.check_fits(config, ALONE, torch.float32, compiled=False)
     shorter, longer = asked_bytes
     assert longer - shorter == 1000 * 4 * 8
+
+
+def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
+    config = resolve(tiny_argv(workdir, "--train.batch_size=1000000000000"), "").config
+    words = r": choose a smaller model, data\.seq_len or train\.micro_batch_size$"
+    with pytest.raises(UserError, match=words):
+        build.check_fits(config, ALONE, torch.float32, compiled=False)
 
 
 @pytest.mark.parametrize("dtype, compiled, expected", [
