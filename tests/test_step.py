@@ -20,7 +20,7 @@ from errors import UserError
 from gyre import build
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
-from gyre.step import micro_batches, summed_loss, token_losses, train_step
+from gyre.step import micro_batches, start_step, summed_loss, token_losses, train_step
 from model.transformer import Transformer
 
 DROPOUT = ["--model.dropout", "0.2"]
@@ -120,6 +120,10 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(workdir, rows):
 def test_a_batch_is_cut_into_rows_of_a_micro_batch(workdir, rows, sizes):
     setup = build_setup(workdir, "--train.micro_batch_size", rows)
     assert [len(x) for x, _, _ in micro_batches(setup, 0)] == sizes
+
+
+def test_what_a_step_has_measured_keeps_no_graph(workdir):
+    assert not start_step(build_setup(workdir), 0).measured.requires_grad
 
 
 def test_dropout_changes_the_loss(workdir):
