@@ -72,6 +72,12 @@ def find_script(name: str) -> str:
     return name if here == Path.cwd() else shlex.quote(str(here / name))
 
 
+def place_scripts(message: str) -> str:
+    """Return a message whose commands of ours can be given in the working directory."""
+    return re.sub(r"\bpython ((train|generate|evaluate|export|ablate)\.py)\b",
+                  lambda command: f"python {find_script(command[1])}", message)
+
+
 def closest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
@@ -207,7 +213,7 @@ def report_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
         sys.exit(141)
     except (UserError, OSError, ModuleNotFoundError) as error:
-        say(f"error: {describe_error(error)}")
+        say(f"error: {place_scripts(describe_error(error))}")
         try:
             sys.stdout.flush()
         except OSError:  # the disk under stdout is full, which Python would try again

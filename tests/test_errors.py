@@ -301,3 +301,12 @@ def test_a_command_has_its_name_in_its_own_folder(monkeypatch):
 def test_a_command_has_its_path_in_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_script("train.py") == shlex.quote(str(ROOT / "train.py"))
+
+
+def test_a_command_in_an_error_has_its_path_in_another_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit), report_errors():
+        raise UserError("no run: python evaluate.py lists the runs, python -c print() does not")
+    script = shlex.quote(str(ROOT / "evaluate.py"))
+    assert capsys.readouterr().err == (
+        f"error: no run: python {script} lists the runs, python -c print() does not\n")
