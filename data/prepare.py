@@ -333,8 +333,8 @@ def split_text(
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
         if fits or isinstance(source, StandardLibrary):
             return spans[~held_out], spans[held_out], hashes[~held_out]
-        source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: the whole "
-                   f"documents drawn for it would have been {share:.1%}{source.advise_split()}")
+        source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: whole "
+                   f"documents drawn at random would be {share:.1%}{source.advise_split()}")
     return hold_out_end(file, spans, hashes, val_fraction)
 
 

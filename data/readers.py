@@ -14,9 +14,10 @@ import logging
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain, groupby
+from contextlib import contextmanager, suppress
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path, PurePath
 from types import MappingProxyType, ModuleType
@@ -288,6 +289,10 @@ class NotUTF8(UserError):
     """A file has bytes that are no UTF-8."""
 
 
+class OtherFormat(NotUTF8):
+    """The first bytes of a file show what it is instead."""
+
+
 @contextmanager
 def reading(name: str, advice: str = "") -> Iterator[None]:
     """Turn any error of reading a text into a UserError, which ends with `advice`."""
@@ -332,14 +337,15 @@ def check_head(head: bytes) -> None:
     """Raise NotUTF8 if the first bytes of a file show that it is no UTF-8."""
     for signature, what, advice in SIGNATURES:
         if head.startswith(signature):
-            raise NotUTF8(f"it is {what}: {advice}")
+            raise OtherFormat(f"it is {what}: {advice}")
     if head[257:262] == b"ustar":
-        raise NotUTF8(f"it is a tar archive: {UNPACK}")
+        raise OtherFormat(f"it is a tar archive: {UNPACK}")
     # In UTF-16, a space and each Latin letter have a NUL, always in the same half.
     nuls = head.count(0)
     if nuls >= max(2, len(head) // 20) and nuls in (head[0::2].count(0), head[1::2].count(0)):
         order = "BE" if head[0::2].count(0) else "LE"
-        raise NotUTF8(f"it is UTF-16 without a byte order mark: {UTF_8.format(f'UTF-16{order}')}")
+        raise OtherFormat("it is UTF-16 without a byte order mark: "
+                          f"{UTF_8.format(f'UTF-16{order}')}")
 
 
 def not_utf8(
@@ -492,10 +498,10 @@ def join_columns(names: list[str], delimiter: str | None, is_parquet: bool) -> s
 
 def run_jq(program: str, is_parquet: bool) -> str:
     """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
-    advice = f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
     if is_parquet:
-        advice += f"; python -c {shlex.quote(PARQUET_AS_LINES)} makes one of a .parquet file"
-    return advice
+        return (f"first python -c {shlex.quote(PARQUET_AS_LINES)} makes FILE.jsonl, and then "
+                f"jq -c {shlex.quote(program)} FILE.jsonl > NEW.jsonl does that")
+    return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
 
 
 def jq_field(name: str) -> str:
@@ -543,7 +549,7 @@ def advise_columns(
     """Return what to do with the columns of a table that has no text in `column`. See `no_text`."""
     texts = [name for name, kind in columns.items() if re.fullmatch(TEXT_TYPE, kind)]
     lists = [name for name, kind in columns.items() if re.fullmatch(TEXT_LISTS, kind)]
-    advice = advise_column(column, texts, is_csv=delimiter is not None)
+    advice = advise_column(column, texts, sizes, is_csv=delimiter is not None)
     if lists:
         longest = max(lists, key=lambda name: sizes.get(name, 0))
         largest = max([sizes.get(name, 0) for name in texts], default=0)
@@ -571,8 +577,13 @@ def name_type(value: Any) -> str:
     return type(value).__name__
 
 
-def advise_column(column: str, texts: Sequence[str], is_csv: bool) -> str:
-    """Return what to do where `column` is no text; `texts` are the columns of text."""
+def advise_column(
+    column: str, texts: Sequence[str], sizes: Mapping[str, int], is_csv: bool
+) -> str:
+    """Return what to do where `column` is no text; `texts` are the columns of text.
+
+    `sizes` has their characters, as far as they are known.
+    """
     in_lower_case = {name.lower(): name for name in texts}
     nearest = closest(column.lower(), in_lower_case)
     if nearest is not None:
@@ -581,8 +592,11 @@ def advise_column(column: str, texts: Sequence[str], is_csv: bool) -> str:
         return "write its texts into a .jsonl file with a column 'text'"
     if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
         return "its first line has to name the columns: write such a line above it"
-    advice = ("choose a column of text with --data.column; --data.column A,B tells how to join "
-              "two")
+    longest = max(texts, key=lambda name: sizes.get(name, 0))
+    advice = "choose a column of text with --data.column"
+    if sizes.get(longest, 0) > 0:
+        advice = f"choose one with --data.column, as {shlex.quote(longest)}, which has most text"
+    advice += "; --data.column A,B tells how to join two"
     if len(texts) == 1:
         advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
     if is_csv:
@@ -694,7 +708,10 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         try:
             names = next(rows, [])
             if first:  # else the file is empty
-                check_names(names, column, delimiter, begin)
+                sizes: Counter[str] = Counter()
+                if column not in names:
+                    sizes = measure_fields(names, islice(rows, ROWS))
+                check_names(names, column, delimiter, begin, sizes)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 further = fields[len(names) :]
@@ -718,13 +735,28 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                             f"{advice}") from None
 
 
-def check_names(names: list[str], column: str, delimiter: str, line: int) -> None:
-    """Raise UserError unless `column` is one of the names in this line of a CSV, and once only."""
+def measure_fields(names: list[str], rows: Iterable[list[str]]) -> Counter[str]:
+    """Return how many characters each column of a CSV has, up to the first row that is damaged."""
+    sizes: Counter[str] = Counter()
+    with suppress(csv.Error, UserError):
+        for fields in rows:
+            for name, text in zip(names, fields, strict=False):
+                sizes[name] += len(text)
+    return sizes
+
+
+def check_names(
+    names: list[str], column: str, delimiter: str, line: int, sizes: Mapping[str, int]
+) -> None:
+    """Raise UserError unless `column` is one of the names in this line of a CSV, and once only.
+
+    `sizes` has the characters of each column, as far as they are known.
+    """
     if not any(names):
         raise NoText(f"line {line} names no column: remove the lines above the one that names "
                      f"{column!r}")
     if column not in names:
-        raise no_text(column, dict.fromkeys(names, "str"), delimiter)
+        raise no_text(column, dict.fromkeys(names, "str"), delimiter, sizes=sizes)
     if names.count(column) > 1:
         raise UserError(f"its first line names {names.count(column)} columns {column!r}: give each "
                         "another name")

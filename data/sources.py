@@ -32,6 +32,7 @@ from data.readers import (
     TEXT_LIST,
     NoText,
     NotUTF8,
+    OtherFormat,
     begins_as_rows,
     begins_as_text,
     check_kind,
@@ -321,11 +322,10 @@ class Files(Source):
     def advise_split(self) -> str:
         if self.n_files <= 1:
             return ""
-        advice = (f". Of {self.n_files} files, only the last are in it, and they alone decide "
-                  "which weights are the best")
+        advice = f". So it is from the last of {self.n_files} files only"
         if self.config.separator is None:
-            advice += (". To hold out parts of all, divide files of plain text into documents, as "
-                       "--data.separator $'\\n\\n' does at blank lines")
+            advice += (". To validate on parts of all, divide plain text into documents: "
+                       "--data.separator $'\\n\\n' does so at blank lines")
         return advice
 
 
@@ -513,6 +513,10 @@ def suggest_file(pattern: str) -> str:
     with suppress(OSError):  # the folder may be missing too
         names = os.listdir(os.path.abspath(folder))
     nearest = closest(name, names)
+    if nearest is None:  # without a suffix, or with another one
+        stems = {Path(each).stem: each for each in sorted(names)}
+        stem = closest(Path(name).stem, stems)
+        nearest = stems.get(stem or "")
     if nearest is None:
         return place
     return f"{place} (did you mean {os.path.join(folder, nearest)}?)"
@@ -572,6 +576,8 @@ class Search:
     """Whether the name is that of a file."""
     not_utf8: list[str] = field(default_factory=list)
     """Those of its files that turned out not to be UTF-8, and were not found before."""
+    other_formats: list[OtherFormat] = field(default_factory=list)
+    """What those of them are whose first bytes tell it."""
 
     @cached_property
     def n_files(self) -> int:
@@ -581,6 +587,8 @@ class Search:
     def leave_out(self, name: str, error: NotUTF8) -> NoReturn:
         """Count a file that is not UTF-8. Raises LeftOut, or UserError if all files are so."""
         self.not_utf8.append(name)
+        if isinstance(error, OtherFormat):
+            self.other_formats.append(error)
         if self.n_files == 1:
             raise error
         if len(self.not_utf8) == self.n_files:
@@ -597,9 +605,15 @@ class Search:
     def describe_not_utf8(self) -> str:
         """Return which files are not UTF-8, and how to convert one."""
         files = "1 file is" if len(self.not_utf8) == 1 else f"{len(self.not_utf8):,} files are"
-        return (f"{files} not UTF-8: {list_names(self.not_utf8)}; "
-                "iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older Windows programs, "
-                "and --data.files FILE says what is wrong with one")
+        found = f"{files} not UTF-8: {list_names(self.not_utf8)}"
+        if self.other_formats:
+            found += f"; {self.other_formats[0]}"
+        if len(self.not_utf8) > len(self.other_formats):
+            found += ("; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older Windows "
+                      "programs")
+        if len(self.not_utf8) > 1:
+            found += "; --data.files FILE says what is wrong with one"
+        return found
 
     def advise_others(self) -> str:
         """Return how to read the files of the most frequent suffix that is unknown and is text."""

@@ -415,23 +415,22 @@ def test_few_documents_give_their_end_in_one_note(capsys):
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
-        "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
-        "would have been 54.5%\n")
+        "note: validation gets the end of the text, 25.0% of it: whole documents drawn at random "
+        "would be 54.5%\n")
 
 
 def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
     cut_documents(["café " * 60, "b" * 300], split_text, read_files(2), 0.25)
     assert capsys.readouterr().err.endswith(
-        "would have been 54.5%. Of 2 files, only the last are in it, and they alone decide which "
-        "weights are the best. To hold out parts of all, divide files of plain text into "
-        "documents, as --data.separator $'\\n\\n' does at blank lines\n")
+        "would be 54.5%. So it is from the last of 2 files only. To validate on parts of all, "
+        "divide plain text into documents: --data.separator $'\\n\\n' does so at blank lines\n")
 
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
     source = read_files(2, separator="\n\n")
     cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
-    assert capsys.readouterr().err.endswith("54.5%. Of 2 files, only the last are in it, and they "
-                                            "alone decide which weights are the best\n")
+    assert capsys.readouterr().err.endswith(
+        "54.5%. So it is from the last of 2 files only\n")
 
 
 def test_files_that_are_left_out_are_not_counted_in_the_advice(tmp_path):
@@ -517,8 +516,8 @@ def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
     assert (made.is_new, found.is_new) == (True, False)
     assert found.notes == [
         "note: 1 of 3 rows have no text in column text",
-        "note: validation gets the end of the text, 10.0% of it: the whole documents drawn for it "
-        "would have been 49.9%"]
+        "note: validation gets the end of the text, 10.0% of it: whole documents drawn at random "
+        "would be 49.9%"]
 
 
 def test_what_an_earlier_version_prepared_has_no_notes(tmp_path):

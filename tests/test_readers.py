@@ -223,7 +223,7 @@ def test_a_csv_whose_columns_are_no_names_is_told_of_them(tmp_path):
 
 def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"instruction": "a", "output": "b"}\n')
-    with pytest.raises(UserError, match="with --data.column; --data.column A,B tells how"):
+    with pytest.raises(UserError, match="as instruction, which has most text; --data.column A,B"):
         read(path)
 
 
@@ -455,7 +455,7 @@ def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
 # Tables without a column of text, whose rows jq makes texts of.
 TABLES = [{"prompt": ["hi"], "answer": ["caf\u00e9"]}, {"messages": [[{"role": "user"}]]},
           {"data": [{"body": "hi"}]}]
-AS_LINES = "; (python -c .*) makes one of a .parquet file"
+AS_LINES = "first (python -c .*) makes FILE.jsonl, and then jq -c .* FILE.jsonl > NEW.jsonl"
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -853,8 +853,24 @@ def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path, monkeypatch,
     start = f"{pattern}: 2 files of 5 are read: 1 .md, 1 .txt; 3 files are not UTF-8: "
     assert note.startswith(start)
     assert note.replace("./", "").endswith(
-        "b.txt, c.txt, d.csv; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older "
-        "Windows programs, and --data.files FILE says what is wrong with one")
+        "b.txt, c.txt, d.csv; c.txt cannot be read: it is UTF-16: save it as UTF-8 (in Notepad: "
+        "Save as, Encoding), or run iconv -f UTF-16 -t UTF-8 FILE > NEW; iconv -f WINDOWS-1252 "
+        "-t UTF-8 FILE > NEW converts one of older Windows programs; --data.files FILE says what "
+        "is wrong with one")
+
+
+def test_a_pdf_of_another_name_in_a_folder_is_called_one(tmp_path, capsys):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "b.txt", b"%PDF-1.7\n\xff")
+    assert copied(tmp_path) == "a"
+    (note,) = notes(capsys)
+    assert note.endswith("it is a PDF: extract its text, as pdftotext FILE NEW.txt does")
+
+
+def test_the_longest_column_of_a_csv_is_named(tmp_path):
+    path = write(tmp_path / "a.csv", 'id;title;the review\n1;fine;"It is fine."\n')
+    with pytest.raises(UserError, match="choose one with --data.column, as 'the review', which"):
+        read(path)
 
 
 def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -224,7 +224,8 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
 
 @pytest.mark.parametrize("named, suggestion", [
     ("poem", " (did you mean {folder}/poem.txt?)"),
-    ("peom.txt", " (did you mean {folder}/poem.txt?)"), ("else", ""), ("no/poem.txt", "")])
+    ("peom.txt", " (did you mean {folder}/poem.txt?)"),
+    ("pome.md", " (did you mean {folder}/poem.txt?)"), ("else", ""), ("no/poem.txt", "")])
 def test_the_file_of_the_nearest_name_is_suggested(tmp_path, named, suggestion):
     write(tmp_path / "poem.txt", "a")
     with pytest.raises(UserError) as caught:
