@@ -50,6 +50,8 @@ from model.transformer import Transformer
 LITTLE_TEXT = 50_000
 # The loss of fewer validation tokens is too uncertain to tell which weights are the best.
 FEW_VAL_TOKENS = 500
+# The warm-up of the learning rate alone takes 40 steps of small.yaml.
+FEW_STEPS = 40
 # How long the first steps are timed for train.minutes: these steps at least, and then until one of
 # the two times is over.
 MIN_TIMED_STEPS = 3
@@ -469,10 +471,30 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
+    note_few_steps(start, config.train.steps)
+    if setup.compute.device.type == "cpu":
+        note_busy_cores()
     note_final_lr(config.optim, config.train.steps)
     note_other_text(start, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
+
+
+def note_few_steps(start: Start, steps: int) -> None:
+    """Print a note if train.minutes has room for so few steps that hardly anything is learned."""
+    if start.timed and steps < FEW_STEPS:
+        say(f"note: {format_steps(steps)} teach a model next to nothing: give more train.minutes")
+
+
+def note_busy_cores() -> None:
+    """Print a note if threads of this training wait for cores that other processes use.
+
+    At the end of each product, all threads wait for the last one. On two cores with a load of 4 to
+    9, products of small.yaml's size took 17 times as long by two threads as by one.
+    """
+    if torch.get_num_threads() > 1 and describe_load():
+        say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
+            "it may be several times as fast")
 
 
 def note_other_text(start: Start, data: Prepared) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -191,6 +192,24 @@ def test_what_the_text_has_not_decided_is_not_said_of_it(workdir, quarters, capf
                 f"--data.seq_len={seq_len}", "--train.sample_tokens=0")
     (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("auto ")]
     assert line.endswith(f": {reason}")
+
+
+@pytest.mark.parametrize("minutes, noted", [("0.16", True), ("0.17", False)])
+def test_minutes_for_fewer_than_40_steps_are_noted(workdir, quarters, capfd, minutes, noted):
+    """A step takes a quarter of a second."""
+    build_setup(workdir, "--train.steps=auto", "--optim.warmup_steps=auto",
+                f"--train.minutes={minutes}")
+    note = "note: 38 steps teach a model next to nothing: give more train.minutes\n"
+    assert (note in capfd.readouterr().err) == noted
+
+
+@pytest.mark.parametrize("threads, load, noted", [(2, 8.0, True), (1, 8.0, False), (2, 2.0, False)])
+def test_threads_that_wait_for_busy_cores_are_noted(monkeypatch, capsys, threads, load, noted):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    gyre.build.note_busy_cores()
+    assert ("with OMP_NUM_THREADS=1 before the command" in capsys.readouterr().err) == noted
 
 
 @pytest.mark.parametrize("beside, words", [
