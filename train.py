@@ -15,6 +15,7 @@ In a new run, YAML files override the defaults, and the command line overrides b
 """
 
 import math
+import re
 import shlex
 import signal
 import sys
@@ -36,6 +37,7 @@ with starting(__name__):
     from gyre.build import build, complete, print_setup
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import Compute, keep_freed_memory
+    from gyre.load import NEW_TOKENS
     from gyre.parallel import World
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
@@ -103,8 +105,13 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         # The first step comes before the folder of the run: a training that fails in that step, or
         # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
         # which removes what a resumed run has logged after its checkpoint.
-        first = start_step(setup, progress.step)
-        first.wait()
+        try:
+            first = start_step(setup, progress.step)
+            first.wait()
+        except KeyboardInterrupt:
+            if world.is_main:
+                say(f"\nended in step {progress.step + 1}, before which this command saves nothing")
+            raise
         held.enter_context(stop)  # from here on, a signal only asks to stop after the step
         if run is None:
             run = open_run(start, setup, held)
@@ -255,17 +262,32 @@ def print_end(outcome: Outcome, start: Start, setup: Setup, state: str) -> None:
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         parts = " in all parts" if start.resumed else ""  # also before it was resumed
-        prompt = choose_prompt(setup).strip()
-        length = len(setup.data.tokenizer.encode_prompt(prompt))
-        if length >= setup.config.model.max_positions:  # then generate.py refuses it
-            prompt = ""
         best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
         say(f"{state} {time_taken} of training steps{parts}; {outcome.path}\n"
-            f"next    python {find_script('generate.py')} --run "
-            f"{shlex.quote(str(outcome.path))} --prompt {shlex.quote(prompt)}")
+            f"next    python {find_script('generate.py')} "
+            f"{shlex.join(generate_options(setup, outcome.path))}")
+
+
+def generate_options(setup: Setup, run: Path) -> list[str]:
+    """Return options of generate.py that continue the sample prompt, and that it takes as they are.
+
+    A text that it would warn of, because it is longer than the rows of the training, is cut.
+    """
+    prompt = choose_prompt(setup).strip()
+    context = setup.config.model.max_positions
+    length = len(setup.data.tokenizer.encode_prompt(prompt))
+    if length >= context:  # it would be refused
+        prompt = ""
+        length = len(setup.data.tokenizer.encode_prompt(prompt))
+    options = ["--run", str(run), "--prompt", prompt]
+    new_tokens = min(NEW_TOKENS, context - length)
+    room = setup.config.data.seq_len - length
+    if 0 < room < new_tokens:
+        options += ["--max-new-tokens", str(room)]
+    return options
 
 
 def print_comparison(setup: Setup, base: dict[str, float]) -> None:
@@ -356,11 +378,14 @@ def choose_prompt(setup: Setup) -> str:
 def first_words(text: str) -> str:
     """Return the first words of the first line that has any, at most 30 characters.
 
-    Skips lines with a tab or another character that is not printable.
+    Skips lines with a tab or another character that is not printable. The words end with a letter
+    or a digit: a full stop may be one token with the line break after it, and alone it may have
+    been seen at the end of texts only.
     """
     for line in map(str.strip, text.splitlines()):
         if line.isprintable() and any(map(str.isalpha, line)):
-            return textwrap.wrap(line, 30)[0]
+            words = textwrap.wrap(line, 30)[0]
+            return re.sub(r"[\W_]+$", "", words) or words
     return ""
 
 

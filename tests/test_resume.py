@@ -167,12 +167,13 @@ def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
     assert not (path / "last").exists()
 
 
-def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monkeypatch):
+def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monkeypatch, capfd):
     def interrupt(setup, step):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "start_step", interrupt)
     assert exit_code(train.main, *tiny_argv(workdir, "--name", "interrupted")) == 130
+    assert "\nended in step 1, before which this command saves nothing\n" in capfd.readouterr().err
     assert not (workdir / "runs" / "interrupted").exists()
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock, Mock
 
@@ -494,10 +495,10 @@ def test_a_sample_is_shown_up_to_its_end(sampled):
 
 @pytest.mark.parametrize("text, words", [
     ("Once upon a time there was a king who had three sons.", "Once upon a time there was a"),
-    ("\n\n  ***\n\tdef read_file(path):\n", "def read_file(path):"),
-    ("Moby-Dick; or, \nThe Whale", "Moby-Dick; or,"),
+    ("\n\n  ***\n\tdef read_file(path):\n", "def read_file(path"),
+    ("Moby-Dick; or, \nThe Whale", "Moby-Dick; or"),
     ("\0\x1b[1m no line of text\nbut this", "but this"),
-    ("\u4e00" * 99, "\u4e00" * 30), ("12 34\n", ""), ("", "")])
+    ("\u4e00" * 99, "\u4e00" * 30), ("\u4e00\u3002\n", "\u4e00"), ("12 34\n", ""), ("", "")])
 def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
     assert train.first_words(text) == words
 
@@ -549,9 +550,18 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
     path = train_tiny(workdir, "poem", "--data.files=null", f"--data.files={text}",
                       "--data.vocab_size=277", "--train.steps=3")
     last = capfd.readouterr().err.splitlines()[-1]
-    assert shlex.split(last) == ["next", "python", "generate.py", "--run", str(path), "--prompt",
-                                 "It's a poem, of one line."]
-    assert read_metric(path, "sample")[3].startswith("It's a poem, of one line.")
+    assert shlex.split(last)[:7] == ["next", "python", "generate.py", "--run", str(path),
+                                     "--prompt", "It's a poem, of one line"]
+    assert read_metric(path, "sample")[3].startswith("It's a poem, of one line")
+
+
+@pytest.mark.parametrize("seq_len, options", [
+    (60, ["--max-new-tokens", "57"]), (203, []), (202, ["--max-new-tokens", "199"])])
+def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": "abc", "data.seq_len": seq_len}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", "abc", *options]
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -560,7 +570,7 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
 def test_the_prompt_of_that_command_leaves_room_in_the_context(workdir, capfd):
     path = train_tiny(workdir, "long-prompt", "--train.steps=1", "--optim.warmup_steps=0",
                       "--data.seq_len=4", f"--train.sample_prompt={'long ' * 20}")
-    assert f"--run {path} --prompt ''\n" in capfd.readouterr().err
+    assert f"--run {path} --prompt '' --max-new-tokens 3\n" in capfd.readouterr().err
 
 
 def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
