@@ -676,7 +676,7 @@ def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, mo
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "runs/ yet: make one with `python .*train.py"), ("x", "no run folder at runs/x"),
+    ("", "runs/ yet: make one with `python "), ("x", "no run folder at runs/x"),
     (".", "none of these is a run"), ("--lengths", "name the runs to measure"),
     ("x --data.column=a", "--data.column has no effect without --data.files"),
     ("x --json -", "--json - is not stdout, where nothing of this is written: give the name"),
