@@ -124,7 +124,9 @@ class Testbed:
         files = [path / "config.yaml", path / "tokenizer.model", *sorted(data.folder.glob("*.bin"))]
         if "warning" in said.getvalue():
             return None
-        return (values, run.record["created"], data.manifest, [file.read_bytes() for file in files])
+        # Not the settings: what a fitted text is prepared with again are the numbers of its run.
+        prepared = data.manifest["files"]
+        return (values, run.record["created"], prepared, [file.read_bytes() for file in files])
 
     def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
         """A training with this fault, then what a user does: resume it, or start it if nothing is
