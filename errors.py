@@ -32,6 +32,14 @@ PACKAGES = {"dask": "dask[distributed]", "distributed": "dask[distributed]",
             "huggingface_hub": "huggingface-hub", "yaml": "pyyaml"}
 
 
+# From so many running processes per core on, a machine is busy.
+BUSY = 1.5
+# How often a thread of libgomp looks whether the others have ended their part, before it sleeps. As
+# libgomp would have it, it looks for milliseconds, and takes the core from the one it waits for.
+# Fewer are no faster on a busy machine, and on a quiet one a step takes up to a tenth longer.
+SPINS = "1000"
+
+
 class UserError(Exception):
     """Bad input. The message names the value, the limit and the option; it is all the user sees."""
 
@@ -104,6 +112,7 @@ def starting(module: str) -> Iterator[None]:
     if module != "__main__":
         yield
         return
+    spare_busy_cores()
     terminal = sys.stderr.isatty()
     try:
         require_modules(*MODULES)  # before PyTorch is imported, which takes seconds
@@ -122,6 +131,26 @@ def starting(module: str) -> Iterator[None]:
         # Not `say`, which needs a package itself.
         print(f"error: {describe_error(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+def spare_busy_cores() -> None:
+    """Let threads that wait for each other sleep, if other processes keep this machine busy.
+
+    Before PyTorch is imported, which loads libgomp, the OpenMP of its packages for Linux. No number
+    that is computed changes. What is set in the environment is kept. Measured in
+    docs/speed.md#a-busy-machine.
+    """
+    if sys.platform == "linux" and busy_load() and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+def busy_load() -> float:
+    """Return how many processes run or wait for a core, a mean over a minute; 0 if few do."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return 0.0
+    load = os.getloadavg()[0]
+    cores = os.cpu_count() or 1
+    return load if load >= BUSY * cores else 0.0
 
 
 def exit_at_once(number: int, frame: FrameType | None) -> None:

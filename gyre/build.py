@@ -5,6 +5,7 @@
 
 import gc
 import math
+import os
 import shlex
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +20,7 @@ from data.dataset import (
     has_changed,
 )
 from data.sources import DataConfig
-from errors import UserError, note_backslash_n, say
+from errors import UserError, busy_load, note_backslash_n, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
@@ -489,10 +490,11 @@ def note_few_steps(start: Start, steps: int) -> None:
 def note_busy_cores() -> None:
     """Print a note if threads of this training wait for cores that other processes use.
 
-    At the end of each product, all threads wait for the last one. On two cores with a load of 4 to
-    9, products of small.yaml's size took 17 times as long by two threads as by one.
+    At the end of each product, all threads wait for the last one. If the machine was busy when the
+    command started, they sleep meanwhile (`spare_busy_cores` in errors.py).
     """
-    if torch.get_num_threads() > 1 and describe_load():
+    threads_spin = "GOMP_SPINCOUNT" not in os.environ
+    if torch.get_num_threads() > 1 and threads_spin and busy_load():
         say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
             "it may be several times as fast")
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from errors import UserError
+from errors import UserError, busy_load
 from files import first_line
 from model import kernels
 from model.config import ModelConfig
@@ -317,21 +317,16 @@ def format_estimate(seconds: float) -> str:
     return f"about {seconds:.0f} seconds"
 
 
-# From so many running processes per core on, an estimate says that others share the machine. The
-# measured rate does not show it: it is that of the quickest of short products, which runs while the
-# others pause.
-BUSY = 1.5
-
-
 def describe_load() -> str:
-    """Return a remark on an estimate if other processes keep this machine busy, else ""."""
-    if not hasattr(os, "getloadavg"):  # Windows
+    """Return a remark on an estimate if other processes keep this machine busy, else "".
+
+    The measured rate does not show it: it is that of the quickest of short products, which runs
+    while the others pause.
+    """
+    load = busy_load()
+    if not load:
         return ""
-    load = os.getloadavg()[0]  # processes, a mean over a minute
-    cores = os.cpu_count() or 1
-    if load < BUSY * cores:
-        return ""
-    return f", longer while others run here too (load {load:.0f} on {cores} cores)"
+    return f", longer while others run here too (load {load:.0f} on {os.cpu_count()} cores)"
 
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,

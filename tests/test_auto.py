@@ -203,8 +203,14 @@ def test_minutes_for_fewer_than_40_steps_are_noted(workdir, quarters, capfd, min
     assert (note in capfd.readouterr().err) == noted
 
 
-@pytest.mark.parametrize("threads, load, noted", [(2, 8.0, True), (1, 8.0, False), (2, 2.0, False)])
-def test_threads_that_wait_for_busy_cores_are_noted(monkeypatch, capsys, threads, load, noted):
+@pytest.mark.parametrize("threads, load, spins, noted", [
+    (2, 8.0, None, True), (1, 8.0, None, False), (2, 2.0, None, False), (2, 8.0, "1000", False)])
+def test_threads_that_spin_on_busy_cores_are_noted(
+    monkeypatch, capsys, threads, load, spins, noted
+):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    if spins:
+        monkeypatch.setenv("GOMP_SPINCOUNT", spins)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

@@ -16,9 +16,11 @@ import torch
 from builders import ROOT, quick_for, start_python
 from tqdm import tqdm
 
+import errors
 from errors import (
     Range,
     UserError,
+    busy_load,
     check_range,
     check_ranges,
     did_you_mean,
@@ -27,6 +29,7 @@ from errors import (
     note_backslash_n,
     report_errors,
     say,
+    spare_busy_cores,
     starting,
 )
 
@@ -218,6 +221,34 @@ def test_importing_a_command_as_a_module_changes_no_handler(capsys):
     with starting("train"):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("load, expected", [(2.9, 0.0), (3.0, 3.0), (8.2, 8.2)])
+def test_a_machine_is_busy_from_three_processes_on_two_cores_on(load, expected, monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert busy_load() == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is the OpenMP of Linux")
+@pytest.mark.parametrize("given, load, expected", [
+    ({}, 8.0, {"GOMP_SPINCOUNT": "1000"}),
+    ({}, 0.0, {}),
+    ({"GOMP_SPINCOUNT": "7"}, 8.0, {"GOMP_SPINCOUNT": "7"}),
+    ({"OMP_WAIT_POLICY": "active"}, 8.0, {"OMP_WAIT_POLICY": "active"}),
+])
+def test_threads_sleep_sooner_on_a_busy_machine_only(given, load, expected, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(given))
+    monkeypatch.setattr(errors, "busy_load", lambda: load)
+    spare_busy_cores()
+    assert os.environ == expected
+
+
+def test_a_command_spares_busy_cores_before_its_imports(monkeypatch):
+    spare = Mock()
+    monkeypatch.setattr(errors, "spare_busy_cores", spare)
+    with starting("__main__"):
+        spare.assert_called_once_with()
 
 
 def read_stderr_of_terminal(environment):
