@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -450,16 +450,18 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-# A filter of jq: from a chat to its text, one turn after another. Turns have a role and content, or
-# from and value.
-JOIN_TURNS = r'''{text: [.%s[] | "\(.role // .from): \(.content // .value)"] | join("\n")}'''
-# A filter of jq: from a list of lines to their text.
-JOIN_LINES = r'{text: (%s | join("\n"))}'
 # How Python, Arrow and `datasets` call the type of text, and that of a list of texts.
 TEXT_TYPE = r"str|(large_)?string|Value\('(large_)?string'\)"
 NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
 TEXT_LIST = "list of str"  # likewise
 TEXT_LISTS = rf"{TEXT_LIST}|(large_)?list<.*: (large_)?string>|List\(Value\('(large_)?string'\)\)"
+CHAT = "list of turns"  # likewise
+CHATS = (
+    rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
+    r"|List\(\{.*'(role|from)': Value\('(large_)?string'\).*\}\)"
+)
+# The keys of a turn of a chat: who speaks, and what is said.
+TURNS = (("role", "content"), ("from", "value"))
 
 
 class NoText(UserError):
@@ -468,32 +470,18 @@ class NoText(UserError):
 
 # What is no name of a column in the first line of a CSV: a number, or a text.
 NO_NAME = r"(?s)[-\d.,]*\d|.{60,}"
-# From columns to their text, one after another: a filter of jq, and the same in Python for a CSV.
-JOIN_COLUMNS = r'{text: [%s] | join("\n")}'
-JOIN_CSV = (
-    r'import csv, json; csv.field_size_limit(2**31 - 1); [print(json.dumps({"text": '
-    r'"\n".join(row[name] or "" for name in %s)})) for row in csv.DictReader('
-    r'open("FILE", encoding="utf-8-sig", newline=""), delimiter=%s)]'
-)
 # Many .tsv files have no quoting: a quote is a character, also where it begins a text.
-UNQUOTED_TSV = (
-    'import csv, json; csv.field_size_limit(2**31 - 1); [print(json.dumps({"text": row[%s]})) '
-    'for row in csv.DictReader(open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", '
-    "quoting=csv.QUOTE_NONE)]"
+ADVISE_UNQUOTED = (
+    "if quotes are ordinary characters in this file, python -c 'import csv, json; "
+    "csv.field_size_limit(2**31 - 1); [print(json.dumps(row)) for row in csv.DictReader("
+    'open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", quoting=csv.QUOTE_NONE)]\' '
+    "> NEW.jsonl reads them as such"
 )
 # `datasets` needs pandas, so whoever has Parquet files has it.
 PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
     "lines=True, force_ascii=False)"
 )
-
-
-def join_columns(names: list[str], delimiter: str | None, is_parquet: bool) -> str:
-    """Return how to join columns of a table; `delimiter` is that of a CSV."""
-    if delimiter is not None:
-        program = JOIN_CSV % (json.dumps(names), json.dumps(delimiter))
-        return f"python -c {shlex.quote(program)} > NEW.jsonl does that"
-    return run_jq(JOIN_COLUMNS % ", ".join(map(jq_field, names)), is_parquet)
 
 
 def run_jq(program: str, is_parquet: bool) -> str:
@@ -510,62 +498,79 @@ def jq_field(name: str) -> str:
     return f".{name}" if is_plain else f".[{json.dumps(name)}]"
 
 
+def split_column(column: str, present: Container[str]) -> list[str]:
+    """Return the names in data.column: one that is present, or else those between its commas."""
+    if column in present:
+        return [column]
+    return [name.strip() for name in column.split(",")]
+
+
+def row_text(row: Mapping[str, Any], column: str) -> str | None:
+    """Return the text of a row, or None: those of the columns in data.column, below each other."""
+    texts = [value_text(row.get(name)) for name in split_column(column, row)]
+    return "\n".join(text for text in texts if text) or None
+
+
+def value_text(value: Any) -> str | None:
+    """Return the text of a value in a column, or None if it has none.
+
+    That of a list of strings has them below each other, and that of a chat its turns, as
+    "user: Hello".
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    if is_chat(value):
+        value = [turn for turn in map(turn_text, value) if turn]
+    if not all(isinstance(part, str) for part in value):
+        return None
+    return "\n".join(value)
+
+
+def is_chat(value: list[Any]) -> bool:
+    """Return whether all parts of a list are turns of a chat."""
+    return value != [] and all(
+        isinstance(turn, dict) and any(speaker in turn for speaker, _ in TURNS) for turn in value)
+
+
+def turn_text(turn: Mapping[str, Any]) -> str:
+    """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
+    speaker, said = next(keys for keys in TURNS if keys[0] in turn)
+    words = turn.get(said)
+    if isinstance(words, list):  # of parts, among which may be images
+        parts = [part.get("text") for part in words if isinstance(part, dict)]
+        words = "\n".join(part for part in parts if isinstance(part, str))
+    if not isinstance(words, str) or not words:
+        return ""
+    return f"{turn[speaker]}: {words}"
+
+
 def no_text(
     column: str, columns: Mapping[str, str], delimiter: str | None = None,
     is_parquet: bool = False, sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> NoText:
     """Return the error for a table of these columns and types, of which `column` is no text.
 
-    `delimiter` is that of a CSV. `sizes` has the characters of each column of texts or of lists of
-    texts, if they are known.
+    `delimiter` is that of a CSV. `sizes` has the characters of each column that can be read, if
+    they are known.
     """
-    several = [name.strip() for name in column.split(",")]
-    if len(several) > 1 and all(name in columns for name in several):
-        return NoText(f"data.column takes one column, not {column!r}: write these columns of each "
-                      "row as one text into a .jsonl file with a column 'text'; "
-                      f"{join_columns(several, delimiter, is_parquet)}")
-    for chat in ("messages", "conversations"):
-        if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
-            return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
-                          "the turns of each row, with their roles, as one text into a .jsonl file "
-                          f"with a column 'text'; {run_jq(JOIN_TURNS % chat, is_parquet)}. For a "
-                          "model with a chat template, write the turns as it does: see "
-                          "docs/interop.md#chat-templates")
-    if re.fullmatch(TEXT_LISTS, columns.get(column, "")):
-        return NoText(f"its texts in column {column!r} are lists of strings, such as lines: "
-                      f"{advise_lists(column, is_parquet)}")
+    for name, kind in columns.items():
+        if re.fullmatch(CHATS, kind):
+            return NoText(f"its rows are chats, with a list of turns in the column {name!r}: "
+                          f"--data.column {shlex.quote(name)} reads each as one text, with a line "
+                          "such as 'user: Hello' for each turn. For a model with a chat template, "
+                          "write the turns as it does: see docs/interop.md#chat-templates")
     names = []
     for name, kind in columns.items():
         is_text = re.fullmatch(TEXT_TYPE, kind)
         names.append(repr(name) if is_text else f"{name!r} ({kind})")
-    advice = advise_columns(column, columns, delimiter, is_parquet, sizes)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
-
-
-def advise_columns(
-    column: str, columns: Mapping[str, str], delimiter: str | None, is_parquet: bool,
-    sizes: Mapping[str, int],
-) -> str:
-    """Return what to do with the columns of a table that has no text in `column`. See `no_text`."""
-    texts = [name for name, kind in columns.items() if re.fullmatch(TEXT_TYPE, kind)]
-    lists = [name for name, kind in columns.items() if re.fullmatch(TEXT_LISTS, kind)]
-    advice = advise_column(column, texts, sizes, is_csv=delimiter is not None)
-    if lists:
-        longest = max(lists, key=lambda name: sizes.get(name, 0))
-        largest = max([sizes.get(name, 0) for name in texts], default=0)
-        join = f"the lists of strings in column {longest!r}: {advise_lists(longest, is_parquet)}"
-        if sizes.get(longest, 0) > largest:
-            advice = f"most of its text is in {join}; or {advice}"
-        else:
-            advice += f"; or join {join}"
-    if not texts:
+    readable = [name for name, kind in columns.items()
+                if re.fullmatch(f"{TEXT_TYPE}|{TEXT_LISTS}", kind)]
+    advice = advise_column(column, readable, sizes, is_csv=delimiter is not None)
+    if not readable:
         advice += advise_objects(columns, is_parquet)
-    return advice
-
-
-def advise_lists(column: str, is_parquet: bool) -> str:
-    """Return how to make a text of each list of strings in a column."""
-    return run_jq(JOIN_LINES % jq_field(column), is_parquet)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
 def name_type(value: Any) -> str:
@@ -574,6 +579,8 @@ def name_type(value: Any) -> str:
         return NOTHING
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return TEXT_LIST
+    if isinstance(value, list) and is_chat(value):
+        return CHAT
     return type(value).__name__
 
 
@@ -596,7 +603,7 @@ def advise_column(
     advice = "choose a column of text with --data.column"
     if sizes.get(longest, 0) > 0:
         advice = f"choose one with --data.column, as {shlex.quote(longest)}, which has most text"
-    advice += "; --data.column A,B tells how to join two"
+    advice += "; --data.column A,B joins two"
     if len(texts) == 1:
         advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
     if is_csv:
@@ -677,8 +684,8 @@ def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
         what = JSON_TYPES.get(type(value), "a number")
         raise UserError(f"{place} is {what}, not an object with a column {column!r}: write each "
                         f"line as {{\"{column}\": \"...\"}}")
-    text = value.get(column)
-    if isinstance(text, str):
+    text = row_text(value, column)
+    if text is not None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -709,9 +716,11 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
             names = next(rows, [])
             if first:  # else the file is empty
                 sizes: Counter[str] = Counter()
-                if column not in names:
+                columns = split_column(column, names)
+                if not set(columns) <= set(names):
                     sizes = measure_fields(names, islice(rows, ROWS))
-                check_names(names, column, delimiter, begin, sizes)
+                for each in columns:
+                    check_names(names, each, delimiter, begin, sizes)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 further = fields[len(names) :]
@@ -722,7 +731,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                                     "needs quotes around it")
                 if delimiter == "\t" and has_whole_rows(fields):
                     raise UserError(f"the text in quotes that begins in line {begin} has whole "
-                                    f"rows in it: {advise_unquoted(column)}, and if not, write "
+                                    f"rows in it: {ADVISE_UNQUOTED}, and if not, write "
                                     "the table as .jsonl")
                 if fields:  # else the line is empty
                     yield dict(zip(names, fields, strict=False))
@@ -730,7 +739,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         except csv.Error as error:
             advice = "a quote inside a quoted text is written twice"
             if delimiter == "\t":
-                advice += f"; {advise_unquoted(column)}"
+                advice += f"; {ADVISE_UNQUOTED}"
             raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
                             f"{advice}") from None
 
@@ -762,13 +771,6 @@ def check_names(
                         "another name")
 
 
-def advise_unquoted(column: str) -> str:
-    """Return how to read a table between whose tabs quotes are ordinary characters."""
-    program = shlex.quote(UNQUOTED_TSV % json.dumps(column))
-    return ("if quotes are ordinary characters in this file, python -c "
-            f"{program} > NEW.jsonl reads them as such")
-
-
 def has_whole_rows(fields: list[str]) -> bool:
     """Return whether a field of a row, between quotes, has tabs where further rows would have them.
 
@@ -785,16 +787,16 @@ def has_whole_rows(fields: list[str]) -> bool:
 
 
 def choose_delimiter(first: str, column: str, delimiters: str) -> str:
-    """Return the delimiter by which the first line of a CSV has this column, or most columns."""
+    """Return the delimiter by which the first line of a CSV has data.column, or most columns."""
     columns = {each: next(csv.reader([first], delimiter=each), []) for each in delimiters}
 
-    def has_column(delimiter: str) -> bool:
+    def has_columns(delimiter: str) -> bool:
         names = columns[delimiter]
         # A whole line that another delimiter divides, such as "prompt,completion", is no name.
         is_undivided = len(names) == 1 and any(each in column for each in delimiters)
-        return column in names and not is_undivided
+        return set(split_column(column, names)) <= set(names) and not is_undivided
 
-    return max(delimiters, key=lambda each: (has_column(each), len(columns[each])))
+    return max(delimiters, key=lambda each: (has_columns(each), len(columns[each])))
 
 
 def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:
@@ -817,7 +819,7 @@ def unlimited_fields() -> Iterator[None]:
 
 
 def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file, with one column.
+    """Yield the rows of a Parquet file, with the columns in data.column alone.
 
     `datasets` would read ahead, and hold the whole file in memory. Raises NoText for a column that
     is not there or holds no text.
@@ -827,11 +829,13 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
 
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:
         types = {field.name: str(field.type) for field in file.schema_arrow}
-        if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-            raise no_text(column, types, is_parquet=True)
-        for batch in file.iter_batches(ROWS, columns=[column], use_threads=False):
-            for text in batch.column(column).to_pylist():
-                yield {column: text}
+        columns = split_column(column, types)
+        for each in columns:
+            kind = types.get(each, "").removeprefix("dictionary<values=")
+            if not re.match(f"{TEXT_TYPE}|{TEXT_LISTS}|{CHATS}", kind):
+                raise no_text(each, types, is_parquet=True)
+        for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
+            yield from batch.to_pylist()
 
 
 def import_datasets() -> ModuleType:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from data.bpe import SMALLEST_VOCABULARY
 from data.readers import (
+    CHAT,
     CODE,
     COMPRESSED,
     NOTHING,
@@ -44,7 +45,10 @@ from data.readers import (
     read_rows,
     read_text,
     reading,
+    row_text,
+    split_column,
     split_documents,
+    value_text,
 )
 from errors import Range, UserError, check_ranges, closest, require_modules, say
 from files import atomic_path, sha256
@@ -97,7 +101,9 @@ class DataConfig:
     hub_revision: str | None = None
     """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
     column: str = "text"
-    """Column of a table or Hub data set that holds the text. Each row is one document."""
+    """Column of a table or Hub data set that holds the text, or several, such as title,body, whose
+    texts are joined by line breaks. Lists of strings are joined too, and the turns of a chat, as
+    lines such as "user: Hello". Each row is one document."""
     separator: str | None = None
     """Text between the documents of a plain text file, such as <|endoftext|>. The line break before
     it and the one after it belong to it. Unset: each file is one document."""
@@ -401,10 +407,12 @@ class Hub(Source):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
                                          revision=config.hub_revision)
             check_commit(config.hub_revision, rows)
-            if config.column not in rows.features:
-                types = {name: str(feature) for name, feature in rows.features.items()}
-                raise no_text(config.column, types)
-            yield from read_column(rows.select_columns(config.column), notes)
+            types = {name: str(feature) for name, feature in rows.features.items()}
+            columns = split_column(config.column, types)
+            for column in columns:
+                if column not in types:
+                    raise no_text(column, types)
+            yield from read_column(rows.select_columns(columns), notes)
         for line in notes.lines():
             self.say(line)
 
@@ -709,16 +717,17 @@ class Notes:
     rows_without_text: int = 0
     other_columns: set[str] = field(default_factory=set)
     """Columns that the rows without text have."""
-    other_types: dict[str, None] = field(default_factory=dict)
-    """Types of values in the column that are no text, in the order of the rows."""
+    other_types: dict[str, str] = field(default_factory=dict)
+    """Types of values that cannot be read, each with its column, in the order of the rows."""
+    joined: dict[str, str] = field(default_factory=dict)
+    """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
     """Whether a row has a letter in the column."""
     skipped_tables: list[str] = field(default_factory=list)
     no_text: NoText | None = None
     """Why the first of these was left out."""
     sizes: Counter[str] = field(default_factory=Counter)
-    """Characters of the texts, also of lists of texts, in each column of the tables of which all
-    columns are read."""
+    """Characters that could be read in each column, of tables of which all columns are read."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -736,6 +745,7 @@ class Notes:
         self.rows_without_text += noticed.rows_without_text
         self.other_columns |= noticed.other_columns
         self.other_types |= noticed.other_types
+        self.joined |= noticed.joined
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
         self.pages += noticed.pages
@@ -781,11 +791,16 @@ class Notes:
         lines: list[str] = []
         column = self.config.column
         if self.rows_without_text:
-            values = [f"{column} as {name}" for name in self.other_types]
+            values = [f"{name} as {kind}" for kind, name in self.other_types.items()]
             have = ", ".join(values + sorted(self.other_columns)[:8])
             rest = f" (they have {have})" if have else ""
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
                          f"column {column}{rest}")
+        for kind, name in self.joined.items():
+            parts = "strings are joined by line breaks"
+            if kind == CHAT:
+                parts = "turns are lines of one text, such as 'user: Hello'"
+            lines.append(f"note: column {name} has a {kind}: its {parts}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
         if self.skipped_tables:
@@ -894,10 +909,10 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
 
 
 def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterable[str]]:
-    """Yield the text of each row as a document. At least one row must have the column.
+    """Yield the text of each row as a document. At least one row must have the columns.
 
-    A row without text (null, "", a value that is no string, or no such column) is no document, and
-    is counted. Raises NoText if there are values, and none of the first ROWS_TRIED is a string.
+    A row without text (null, "", a value that cannot be read, or no such column) is no document,
+    and is counted. Raises NoText if there are values, and none of the first ROWS_TRIED has text.
     `notes` are of these rows alone.
     """
     column = notes.config.column
@@ -905,23 +920,28 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     for row in rows:
         notes.rows += 1
         measure_columns(row, types, notes.sizes)
-        text = row.get(column)
-        kind = name_type(text)
-        if kind not in ("str", NOTHING):
-            notes.other_types[kind] = None
-        if text and kind == "str":
+        columns = split_column(column, row)
+        for name in columns:
+            kind = name_type(row.get(name))
+            if kind in (TEXT_LIST, CHAT):
+                notes.joined.setdefault(kind, name)
+            elif kind not in ("str", NOTHING):
+                notes.other_types.setdefault(kind, name)
+        text = row_text(row, column)
+        if text is not None:
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]
         else:
             notes.rows_without_text += 1
-            notes.other_columns |= columns_in_use(row) - {column}
+            notes.other_columns |= columns_in_use(row) - set(columns)
         if notes.rows == ROWS_TRIED == notes.rows_without_text:
-            check_types(column, types, notes.other_types, notes.sizes)
-    if types and column not in types:
-        raise no_text(column, types, sizes=notes.sizes)
+            check_types(types, notes)
+    for name in split_column(column, types):
+        if types and name not in types:
+            raise no_text(name, types, sizes=notes.sizes)
     if notes.rows == notes.rows_without_text:
-        check_types(column, types, notes.other_types, notes.sizes)
+        check_types(types, notes)
 
 
 def measure_columns(row: Mapping[str, Any], types: dict[str, str], sizes: Counter[str]) -> None:
@@ -934,6 +954,8 @@ def measure_columns(row: Mapping[str, Any], types: dict[str, str], sizes: Counte
             sizes[name] += len(value)
         elif kind == TEXT_LIST:
             sizes[name] += sum(map(len, value))
+        elif kind == CHAT:
+            sizes[name] += len(value_text(value) or "")
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:
@@ -944,10 +966,7 @@ def columns_in_use(row: dict[str, Any]) -> set[str]:
     return {name or "''" for name, value in row.items() if value not in (None, "", [])}
 
 
-def check_types(
-    column: str, types: dict[str, str], other_types: dict[str, None], sizes: Mapping[str, int]
-) -> None:
-    """Raise NoText if a column without any text has values of other types."""
-    if other_types:
-        first = next(iter(other_types))
-        raise no_text(column, types | {column: first}, sizes=sizes)
+def check_types(types: dict[str, str], notes: Notes) -> None:
+    """Raise NoText if columns without any text have values of other types."""
+    for kind, name in notes.other_types.items():
+        raise no_text(name, types | {name: kind}, sizes=notes.sizes)

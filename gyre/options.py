@@ -606,7 +606,7 @@ class AddLists(argparse.Action):
 
 
 class JoinColumns(argparse.Action):
-    """Store a column. Several are joined by commas, which is refused with the way to join them."""
+    """Store a column, or the names of several with commas between them."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,

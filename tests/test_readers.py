@@ -144,7 +144,7 @@ def test_a_column_of_nearly_this_name_is_suggested(tmp_path, column, header, sug
 
 
 def test_no_column_without_text_is_suggested(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"Text": ["a"], "summary": "b"}\n')
+    path = write(tmp_path / "a.jsonl", '{"Text": 5, "summary": "b"}\n')
     with pytest.raises(UserError, match="choose its only column of text with .*column summary"):
         read(path)
 
@@ -182,21 +182,15 @@ def test_texts_in_an_object_become_rows_as_advised(tmp_path, name):
 POEM = {"title": "Night", "tags": [], "lines of it": ["It is dark.", "It's late."]}
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
-@pytest.mark.parametrize("column", ["text", "lines of it"])
-def test_lists_of_lines_become_rows_as_advised(tmp_path, column):
+def test_a_list_of_strings_is_one_text(tmp_path):
     path = write(tmp_path / "a.jsonl", json.dumps(POEM))
-    with pytest.raises(UserError) as error:
-        read(path, column=column)
-    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
-    subprocess.run(command.replace("FILE", "a.jsonl"), shell=True, cwd=tmp_path, check=True)
-    assert read(tmp_path / "NEW.jsonl") == ["It is dark.\nIt's late."]
+    assert read(path, column="lines of it") == ["It is dark.\nIt's late."]
 
 
 @pytest.mark.parametrize("lines, words", [
-    (["a line that is longer"], "in column 'lines': .*; or choose its only column of .* title"),
-    (["line"], "choose its only column of text .* title; or join .* in column 'lines'")])
-def test_the_longest_of_texts_and_lists_is_named_first(tmp_path, lines, words):
+    (["a line that is longer"], "--data.column, as lines, which has most"),
+    (["line"], "--data.column, as title, which has most")])
+def test_the_longest_of_texts_and_lists_is_named(tmp_path, lines, words):
     path = write(tmp_path / "a.jsonl", json.dumps({"title": "a title", "lines": lines}))
     with pytest.raises(UserError, match=words):
         read(path)
@@ -204,15 +198,24 @@ def test_the_longest_of_texts_and_lists_is_named_first(tmp_path, lines, words):
 
 def test_lists_of_lines_are_named_where_a_later_row_has_none(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"lines": ["a", "b"]}\n{"lines": null}\n')
-    with pytest.raises(UserError, match=r"the lists of strings in column 'lines': .*\.lines"):
+    with pytest.raises(UserError, match=r"only column of text with --data.column lines$"):
         read(path)
+
+
+def write_parquet(path, table):
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
 
 
 def test_lists_of_lines_in_parquet_are_named(tmp_path):
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"title": ["a"], "lines": [["b", "c"]]}), path)
-    with pytest.raises(UserError, match=r"join the lists of strings in column 'lines': .*\.lines"):
+    path = write_parquet(tmp_path / "a.parquet", {"id": [1], "lines": [["b", "c"]]})
+    with pytest.raises(UserError, match=r"only column of text with --data.column lines$"):
         read(path)
+
+
+def test_lists_of_lines_in_parquet_are_read(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", {"id": [1, 2], "lines": [["b", "c"], ["d"]]})
+    assert read(path, column="lines") == ["b\nc", "d"]
 
 
 def test_a_csv_whose_columns_are_no_names_is_told_of_them(tmp_path):
@@ -350,7 +353,7 @@ def test_the_command_for_json_makes_rows(tmp_path, monkeypatch, key):
     (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
     ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
     ('{"story": "a", "n": 1}\n', "only 'story', 'n' .int.: choose .*--data.column"),
-    ('{"text": ["b"]}\n{"text": ""}\n', "its texts in column 'text' are lists of strings")],
+    ('{"text": [5]}\n{"text": ""}\n', "no text in a column 'text', only 'text' .list.")],
     ids=short)
 def test_jsonl_that_is_none_is_described(tmp_path, content, words):
     with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
@@ -363,51 +366,74 @@ def test_an_array_on_one_line_is_never_held(tmp_path, monkeypatch):
         read(write(tmp_path / "a.jsonl", b'[{"text": "a"},' * 1000))
 
 
-@pytest.mark.parametrize("name, turns", [
-    ("messages", [{"role": "user", "content": "hi"}]), ("conversations", [{"from": "gpt"}])])
-def test_chat_rows_are_named_as_such(tmp_path, name, turns):
-    path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, name: turns}))
-    with pytest.raises(UserError, match=f"rows are chats.* column '{name}': write the turns"):
+CHAT_ROWS = [
+    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
+    {"conversations": [{"from": "user", "value": "hi"}, {"from": "assistant", "value": "yes\n"}]}]
+
+
+@pytest.mark.parametrize("row", CHAT_ROWS)
+def test_chat_rows_are_named_as_such(tmp_path, row):
+    path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, **row}))
+    (name,) = row
+    with pytest.raises(UserError, match=f"rows are chats.* --data.column {name} reads each"):
         read(path)
-    with pytest.raises(UserError, match="rows are chats.* docs/interop.md#chat-templates$"):
-        read(path, column=name)
 
 
-def join_by_advice(path, folder, column):
-    """The rows that the command in the error for these columns of a table writes."""
-    with pytest.raises(UserError) as error:
-        read(path, column=column)
-    assert "\n" not in str(error.value)
-    assert f"data.column takes one column, not {column!r}: write these" in str(error.value)
-    (command,) = re.findall("(?:jq|python) -c.* > NEW.jsonl", str(error.value))
-    command = command.replace("FILE", path.name)
-    command = command.replace("python", shlex.quote(sys.executable), 1)
-    subprocess.run(command, shell=True, cwd=folder, check=True)
-    return read(folder / "NEW.jsonl")
+@pytest.mark.parametrize("row", CHAT_ROWS)
+def test_a_chat_is_a_text_with_a_line_for_each_turn(tmp_path, row):
+    path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, **row}))
+    (name,) = row
+    assert read(path, column=name) == ["user: hi\nassistant: yes\n"]
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("content, expected", [
+    ([{"type": "text", "text": "see"}, {"type": "image"}, {"type": "text", "text": "this"}],
+     "user: see\nthis"),
+    (None, None), ("", None), (5, None)])
+def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
+    row = {"messages": [{"role": "tool", "content": None}, {"role": "user", "content": content}]}
+    assert readers.row_text(row, "messages") == expected
+
+
+@pytest.mark.parametrize(
+    "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}]])
+def test_other_values_have_no_text(value):
+    assert readers.row_text({"text": value}, "text") is None
+
+
 @pytest.mark.parametrize("name", ["completion", "it's"])
-def test_two_columns_of_jsonl_are_joined_as_advised(tmp_path, name):
-    rows = [{"prompt": "Who?", name: "I."}, {"prompt": "caf\u00e9", name: None}]
+def test_two_columns_of_jsonl_are_joined(tmp_path, name):
+    rows = [{"prompt": "Who?", name: "I."}, {"prompt": "caf\u00e9", name: None}, {name: ["a", "b"]}]
     path = write(tmp_path / "qa.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert join_by_advice(path, tmp_path, f"prompt,{name}") == ["Who?\nI.", "caf\u00e9\n"]
+    assert read(path, column=f"prompt,{name}") == ["Who?\nI.", "caf\u00e9", "a\nb"]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_two_columns_of_a_csv_are_joined_as_advised(tmp_path, delimiter):
+def test_two_columns_of_a_csv_are_joined(tmp_path, delimiter):
     rows = [["Date", "Sender", "it's"], ["Mo", "Anna", "hi,\nyou; caf\u00e9"], ["Tu", "Bob"]]
     path = tmp_path / "chats.csv"
     with path.open("w", encoding="utf-8-sig", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows(rows)
-    joined = join_by_advice(path, tmp_path, "Sender, it's")
-    assert joined == ["Anna\nhi,\nyou; caf\u00e9", "Bob\n"]
+    assert read(path, column="Sender, it's") == ["Anna\nhi,\nyou; caf\u00e9", "Bob"]
 
 
-def test_all_columns_of_a_csv_are_joined_as_advised(tmp_path):
+def test_all_columns_of_a_csv_are_joined(tmp_path):
     """With a semicolon between columns, their names would be the name of one."""
     path = write(tmp_path / "qa.csv", "prompt,completion\nWho?,I.\n")
-    assert join_by_advice(path, tmp_path, "prompt,completion") == ["Who?\nI."]
+    assert read(path, column="prompt,completion") == ["Who?\nI."]
+
+
+def test_two_columns_of_parquet_are_joined(tmp_path):
+    table = {"prompt": ["hi"], "id": [1], "answer": [["a", "b"]]}
+    path = write_parquet(tmp_path / "a.parquet", table)
+    assert read(path, column="prompt,answer") == ["hi\na\nb"]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.jsonl", '{"prompt": "hi", "body": "b"}\n'), ("a.csv", "prompt,body\nhi,b\n")])
+def test_a_missing_one_of_two_columns_is_named(tmp_path, name, content):
+    with pytest.raises(UserError, match="no text in a column 'answer', only 'prompt', 'body'"):
+        read(write(tmp_path / name, content), column="prompt,answer")
 
 
 def find_command(path, command, **options):
@@ -452,28 +478,21 @@ def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
         read(write(tmp_path / "a.csv", 'id,text\n1,"a" b\n'))
 
 
-# Tables without a column of text, whose rows jq makes texts of.
-TABLES = [{"prompt": ["hi"], "answer": ["caf\u00e9"]}, {"messages": [[{"role": "user"}]]},
-          {"data": [{"body": "hi"}]}]
+# A table without a column of text, of whose rows jq makes texts.
 AS_LINES = "first (python -c .*) makes FILE.jsonl, and then jq -c .* FILE.jsonl > NEW.jsonl"
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path, table):
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.table(table), path)
-    command = find_command(path, AS_LINES, column="prompt,answer")
+def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
+    command = find_command(path, AS_LINES)
     assert shlex.split(command) == ["python", "-c", readers.PARQUET_AS_LINES]
 
 
 def test_a_parquet_file_becomes_lines_as_advised(tmp_path):
-    table = TABLES[0] | TABLES[1] | TABLES[2]
-    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
-    run_command(tmp_path / "a.parquet", AS_LINES, column="prompt,answer")
+    path = write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
+    run_command(path, AS_LINES)
     lines = (tmp_path / "a.parquet.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"prompt": "hi", "answer": "caf\u00e9", "messages": [{"role": "user"}],
-         "data": {"body": "hi"}}]
+    assert [json.loads(line) for line in lines] == [{"data": {"body": "caf\u00e9"}}]
 
 
 @pytest.mark.parametrize("name, content", [
@@ -489,24 +508,11 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         read(path)
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
-@pytest.mark.parametrize("row", [
-    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
-    {"conversations": [{"from": "user", "value": "hi"}, {"from": "assistant", "value": "yes\n"}]}])
-def test_the_command_for_chats_joins_their_turns(tmp_path, monkeypatch, row):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as error:
-        read(write(tmp_path / "a.jsonl", json.dumps(row)))
-    (command,) = re.findall("jq .* FILE > NEW.jsonl", str(error.value))
-    subprocess.run(command.replace("FILE ", "a.jsonl "), shell=True, check=True)
-    assert read("NEW.jsonl") == ["user: hi\nassistant: yes\n"]
-
-
-def test_chat_rows_of_a_parquet_file_are_named_as_such(tmp_path):
-    table = pyarrow.table({"messages": [[{"role": "user", "content": "hi"}]]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="rows are chats.* column 'messages'"):
-        read(tmp_path / "a.parquet")
+def test_chats_in_parquet_are_named_and_read(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", {"messages": [CHAT_ROWS[0]["messages"]]})
+    with pytest.raises(UserError, match="rows are chats.* --data.column messages reads each"):
+        read(path)
+    assert read(path, column="messages") == ["user: hi\nassistant: yes\n"]
 
 
 @pytest.fixture(scope="module", params=[500, 50_000], ids=["many", "one"])

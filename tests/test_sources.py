@@ -172,19 +172,19 @@ def test_rows_whose_value_is_no_text_are_no_documents(tmp_path):
     assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
 
 
-def test_a_column_of_lists_is_refused_early(tmp_path, monkeypatch):
+def test_a_column_of_numbers_is_refused_early(tmp_path, monkeypatch):
     """And not after a data set of many gigabytes."""
     monkeypatch.setattr(sources, "ROWS_TRIED", 3)
-    path = write_jsonl(tmp_path / "a.jsonl", [["a"], None, ["b"]])
+    path = write_jsonl(tmp_path / "a.jsonl", [5, None, 6])
     with open(path, "a", encoding="utf-8") as file:
         file.write("a row that is no JSON\n")
-    with pytest.raises(UserError, match="texts in column 'text' are lists of strings"):
+    with pytest.raises(UserError, match="no text in a column 'text', only 'text' .int."):
         texts(files=path)
 
 
 def test_one_text_among_the_first_rows_is_enough(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "ROWS_TRIED", 3)
-    path = write_jsonl(tmp_path / "a.jsonl", [["a"], "b", ["c"], "d"])
+    path = write_jsonl(tmp_path / "a.jsonl", [5, "b", 6, "d"])
     assert texts(files=path) == ["b", "d"]
 
 
@@ -263,9 +263,9 @@ def test_a_link_to_nothing_is_named(tmp_path, monkeypatch, pattern):
 
 
 def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
-    pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": [5]}), tmp_path / "a.parquet")
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", None)
-    with pytest.raises(UserError, match="texts in column 'text' are lists of strings"):
+    with pytest.raises(UserError, match="no text in a column 'text', only 'text' .int64."):
         texts(files=str(tmp_path / "a.parquet"))
 
 
@@ -359,8 +359,8 @@ def notes(capsys):
 @pytest.mark.parametrize("rows, counts, have", [
     ([{"text": "a"}] * 60 + [{"content": "b"}] * 40, "40 of 100", "content"),
     ([{"text": "a"}, {"text": None, "id": 1}], "1 of 2", "id"),
-    ([{"text": "a"}, {"text": ["b"], "id": 1}], "1 of 2", "text as list of str, id"),
-    ([{"text": "a"}, {"text": 5}, {"text": ["b"]}], "2 of 3", "text as int, text as list of str"),
+    ([{"text": "a"}, {"text": [5], "id": 1}], "1 of 2", "text as list, id"),
+    ([{"text": "a"}, {"text": 5}, {"text": [5]}], "2 of 3", "text as int, text as list"),
     ([{"text": "a"}, {"text": ""}, {}], "2 of 3", None),
     ([{"text": "a"}, {"text": "", "note": "", "": "5"}], "1 of 2", "''"),
     ([{"text": "a"}, {"messages": [{"role": "user"}]}], "1 of 2", "messages"),
@@ -370,6 +370,21 @@ def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, cou
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
     rest = f" (they have {have})" if have else ""
     assert notes(capsys) == [f"{counts} rows have no text in column text{rest}"]
+
+
+@pytest.mark.parametrize("value, note", [
+    (["b", "c"], "column text has a list of str: its strings are joined by line breaks"),
+    ([{"role": "user", "content": "b"}],
+     "column text has a list of turns: its turns are lines of one text, such as 'user: Hello'")])
+def test_what_is_joined_to_a_text_is_noted(tmp_path, capsys, value, note):
+    texts(files=write_jsonl(tmp_path / "a.jsonl", ["a", value, value]))
+    assert notes(capsys) == [note]
+
+
+def test_a_chat_that_is_much_longer_than_the_column_is_named(tmp_path, capsys):
+    row = {"text": "y" * 10, "messages": [{"role": "user", "content": "z" * 31}]}
+    texts(files=write(tmp_path / "a.jsonl", json.dumps(row)))
+    assert "column messages has more than 3 times the text of column text" in notes(capsys)[0]
 
 
 @pytest.mark.parametrize("name, column, noted", [
