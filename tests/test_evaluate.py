@@ -724,10 +724,10 @@ def test_a_column_of_plain_text_has_no_effect(runs, tmp_path, capsys, monkeypatc
     assert "data.column body has no effect on plain text" in error
 
 
-def test_two_columns_are_refused_as_in_a_training(runs, tmp_path, capsys, monkeypatch):
+def test_two_columns_are_joined_as_in_a_training(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     (tmp_path / "a.csv").write_text("text,title\nabc,d\n", encoding="utf-8")
-    words = ("rope", f"--data.files={tmp_path / 'a.csv'}", "--data.column=title",
-             "--data.column=text")
-    error = error_lines(capsys, evaluate.main, *words)[-1]
-    assert "data.column takes one column, not 'title,text'" in error
+    (tmp_path / "b.txt").write_text("d\nabc", encoding="utf-8")
+    columns = ["--data.column=title", "--data.column=text"]
+    joined = evaluated(capsys, "rope", f"--data.files={tmp_path / 'a.csv'}", *columns)
+    assert joined == evaluated(capsys, "rope", f"--data.files={tmp_path / 'b.txt'}")
