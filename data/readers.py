@@ -451,7 +451,7 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
 
 
 # How Python, Arrow and `datasets` call the type of text, and that of a list of texts.
-TEXT_TYPE = r"str|(large_)?string|Value\('(large_)?string'\)"
+TEXT_TYPE = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
 NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
 TEXT_LIST = "list of str"  # likewise
 TEXT_LISTS = rf"{TEXT_LIST}|(large_)?list<.*: (large_)?string>|List\(Value\('(large_)?string'\)\)"
@@ -832,7 +832,7 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
         columns = split_column(column, types)
         for each in columns:
             kind = types.get(each, "").removeprefix("dictionary<values=")
-            if not re.match(f"{TEXT_TYPE}|{TEXT_LISTS}|{CHATS}", kind):
+            if not re.match(f"({TEXT_TYPE}|{TEXT_LISTS}|{CHATS})(,|$)", kind):
                 raise no_text(each, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()

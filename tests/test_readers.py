@@ -508,6 +508,20 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize("values, is_read", [
+    (["a"], True), (pyarrow.array(["a"]).dictionary_encode(), True),
+    (pyarrow.array(["a"], pyarrow.large_string()), True),
+    (pyarrow.array(["a"], pyarrow.string_view()), True),
+    ([{"body": "a"}], False), ([[5]], False), ([[{"id": "a"}]], False), ([b"a"], False)])
+def test_only_columns_of_text_are_read_of_parquet(tmp_path, values, is_read):
+    path = write_parquet(tmp_path / "a.parquet", {"text": values})
+    if is_read:
+        assert list(readers.read_parquet(str(path), "text")) == [{"text": "a"}]
+        return
+    with pytest.raises(readers.NoText, match="no text in a column 'text', only"):
+        next(readers.read_parquet(str(path), "text"))
+
+
 def test_chats_in_parquet_are_named_and_read(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", {"messages": [CHAT_ROWS[0]["messages"]]})
     with pytest.raises(UserError, match="rows are chats.* --data.column messages reads each"):
