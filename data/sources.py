@@ -800,6 +800,8 @@ class Notes:
             parts = "strings are joined by line breaks"
             if kind == CHAT:
                 parts = "turns are lines of one text, such as 'user: Hello'"
+                if self.config.tokenizer is not None:  # that of a model, which may have a template
+                    parts += ", in no chat template: see docs/interop.md#chat-templates"
             lines.append(f"note: column {name} has a {kind}: its {parts}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")

@@ -381,6 +381,12 @@ def test_what_is_joined_to_a_text_is_noted(tmp_path, capsys, value, note):
     assert notes(capsys) == [note]
 
 
+def test_chats_for_the_tokenizer_of_a_model_are_in_no_template(tmp_path, capsys):
+    rows = [[{"role": "user", "content": "b"}]]
+    texts(files=write_jsonl(tmp_path / "a.jsonl", rows), tokenizer="smol")
+    assert notes(capsys)[0].endswith(", in no chat template: see docs/interop.md#chat-templates")
+
+
 def test_a_chat_that_is_much_longer_than_the_column_is_named(tmp_path, capsys):
     row = {"text": "y" * 10, "messages": [{"role": "user", "content": "z" * 31}]}
     texts(files=write(tmp_path / "a.jsonl", json.dumps(row)))
