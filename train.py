@@ -146,7 +146,7 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
         return False
     points = start.resumed.metrics() if setup.world.is_main else []
     validated = any("val/loss" in point and point["step"] == step for point in points)
-    return not setup.world.collect(validated)[0]
+    return not setup.world.all_gather(validated)[0]
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float]:
@@ -350,7 +350,7 @@ def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     name = config.name
     if world.is_main:
         name = claim_name(config.log.runs, config.name, start.stem, held)
-    name = world.collect(name)[0]
+    name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
     points = start.source.points_until(setup.progress.step) if start.source else ()

@@ -209,7 +209,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     onednn = train.onednn
     if onednn == "auto":
         onednn = kernels.prefers_onednn(world.device)
-    onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
+    onednn = world.all_gather(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates: dict[torch.dtype, float] = {}
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
@@ -217,7 +217,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     dtype, why = resolve_dtype(train.dtype, world.device,
                                lambda: [rates[torch.float32], rates[torch.bfloat16]])
     if world.device.type == "cuda":
-        dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
+        dtype, why = world.all_gather((dtype, why))[0]  # rank 0's: the cards may differ
     estimate = None  # the seconds that train.steps take
     if has_estimate:
         estimate = estimate_seconds(config.model, tokens, rates[dtype])
@@ -230,7 +230,7 @@ def choose_compute(config: Config, world: World) -> Compute:
         seconds = 60 * train.minutes
         work = step_rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
-    all_compile = all(world.collect(compiled))  # all call it, whatever they have found
+    all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
         compiled = False
         why_compiled = "not compiled: another process has no compiler that works"
@@ -289,7 +289,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
                 following = start_step(setup, taken % n_steps)
             result = pending.read(since=finished)
             finished = result.finished
-            seconds += world.collect(result.seconds)[0]  # rank 0's, so that all stop alike
+            seconds += world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
             if taken >= MIN_TIMED_STEPS and seconds >= enough:
                 break
             if following is None:
@@ -322,7 +322,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     config = start.config
     assert start.data is not None, "complete comes first"
     # Any of the processes may have prepared the text, and that one has printed the notes on it.
-    is_new = any(world.collect(start.data.is_new))
+    is_new = any(world.all_gather(start.data.is_new))
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
                "seed": config.seed, "rank": world.rank, "world_size": world.size}
     shards = count_shards(config.train, world)

@@ -180,7 +180,7 @@ class Checkpoints:
         while True:
             with watching(folder):
                 damaged = damaged_files(folder) if world.is_main else []
-                damaged = world.collect(damaged)[0]  # what rank 0 says
+                damaged = world.all_gather(damaged)[0]  # what rank 0 says
                 if not damaged:
                     yield folder
                     return

@@ -113,7 +113,7 @@ class World:
         dist.all_reduce(total)
         return total
 
-    def collect(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [value]

@@ -30,7 +30,7 @@ class Second(World):
     first: list[bool] = []
     """What the first process still tells: whether oneDNN is faster, and whether it compiles."""
 
-    def collect(self, value):
+    def all_gather(self, value):
         return [self.first.pop(0), value]
 
     def sum(self, *rates: float) -> list[float]:
@@ -360,7 +360,7 @@ def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(workdir, monkeypatch
 class SecondCard(World):
     """The second of two processes, whose card is newer than that of the first."""
 
-    def collect(self, value):
+    def all_gather(self, value):
         if isinstance(value, tuple):
             return [(torch.float16, "float16: an old card"), value]
         return [value, value]

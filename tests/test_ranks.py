@@ -34,7 +34,7 @@ def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
 def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
     """Of processes that need the same text, any may be the one that prepares it."""
     build_setup(workdir)  # prepares the text, if no test has done so yet
-    monkeypatch.setattr(World, "collect", lambda self, value: [value, True])
+    monkeypatch.setattr(World, "all_gather", lambda self, value: [value, True])
     assert build_setup(workdir).data.is_new
 
 

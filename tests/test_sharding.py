@@ -130,7 +130,7 @@ def share_other_weights() -> None:
     model, _ = parallelism.build_model(model_config(), compiled=False)
     copy_weights(model, model.draw_matrices(seed=world.rank))
     parallelism.share_weights(model)
-    sums = world.collect([parameter.sum().item() for parameter in model.parameters()])
+    sums = world.all_gather([parameter.sum().item() for parameter in model.parameters()])
     assert sums[0] == sums[1]
     world.disconnect()
 
