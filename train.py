@@ -10,8 +10,9 @@
         --name big --resume auto
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, YAML files override the text of its run, but not its model. With --resume and
---branch-from, the command line overrides the configuration of their run. The run is in runs/NAME.
+--init-from, YAML files can replace the text of the given run, but not its model. With --resume and
+--branch-from, the command line overrides the configuration of the given run. A run is written to
+runs/NAME.
 """
 
 import math
@@ -96,15 +97,16 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if lacks_validation(start, setup):
             run = open_run(start, setup, held)
             validate_and_sample(setup, run, can_end=False)
-            save(setup, run, "last")  # again, because it has the loss of `best` in its progress
+            # `last` stores the lowest validation loss, which may be the one just measured.
+            save(setup, run, "last")
         base = measure_base(start, setup)
         bar = held.enter_context(tqdm(
             total=steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
-        # The first step comes before the folder of the run: a training that fails in that step, or
-        # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
-        # which removes what a resumed run has logged after its checkpoint.
+        # Take the first step before making the folder of the run. So a training leaves no folder if
+        # it fails in this step, or if Ctrl-C ends it before. `take_steps` logs the step, and only
+        # after `open_run` has removed what a resumed run had logged after its checkpoint.
         try:
             first = start_step(setup, progress.step)
             first.wait()
@@ -140,20 +142,23 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
 
 
 def lacks_validation(start: Start, setup: Setup) -> bool:
-    """Return whether a resumed run goes on after a step whose validation a signal has ended."""
+    """Return whether the step that a run is resumed after still has to be validated.
+
+    A signal can end a validation early. Then the checkpoint is saved, but nothing was logged.
+    """
     step = setup.progress.step
     if not start.resumed or step == 0 or not is_validated(setup, step):
         return False
     points = start.resumed.metrics() if setup.world.is_main else []
     validated = any("val/loss" in point and point["step"] == step for point in points)
-    return not setup.world.all_gather(validated)[0]
+    return not setup.world.all_gather(validated)[0]  # rank 0's: only it has read the points
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float]:
     """Validate the model of --init-from before the first step, to show what the training gains.
 
-    Returns {} for any other training, also for one that goes on from a checkpoint of a fine-tuning:
-    the command that began the fine-tuning has validated its model.
+    Returns {} for any other training, also if a fine-tuning is resumed or branched off: the command
+    that started it has validated this model already.
     """
     if setup.config.init_from is None:
         return {}
@@ -165,33 +170,30 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 def take_steps(
     setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, first_save: int | None
 ) -> None:
-    """Take all steps, of which the first is `pending`, or those until any rank is asked to stop.
+    """Take steps until the last one, or until any rank is asked to stop. `pending` is the first.
 
-    With `setup.reads_late`, a step is started before the one before it is counted, except where
-    something looks at the weights between the two.
+    With `setup.reads_late`, the next step is started before the results of the current one are
+    read. It is not if the current step ends with a validation or a save, which need its weights.
     """
     progress = setup.progress
-    finished = -math.inf
-    # The rate is logged as a mean of these times, because with `reads_late` single ones differ: the
-    # time of the first step after a validation includes its launch. Later steps are launched while
-    # the one before them runs.
-    recent: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    # Whether the last result says that a rank was asked to stop. All ranks have the same result.
-    was_stopping = False
+    previous_finished = -math.inf
+    # The logged rate is a mean over these times. With `reads_late`, the first step after a
+    # validation takes longer than later ones, which are launched while the one before them runs.
+    recent_seconds: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
+    was_stopping = False  # what the last result says, which is the same in all ranks
     while True:
-        # How many steps are taken once `pending` is counted. As steps are numbered from 0, this is
-        # also the number of the step after it.
-        taken = progress.step + 1
+        # Steps are numbered from 0: after `taken` steps, the next one has the number `taken`.
+        taken = progress.step + 1  # `pending` included
         following = None
-        # No step is started once it is known that a rank was asked to stop. The pending one was
-        # started before.
+        # Once a rank is known to be stopping, start no further step: only finish `pending`.
         if setup.reads_late and not was_stopping and not is_due(setup, taken, first_save):
             following = start_step(setup, taken)
-        result = pending.read(since=finished)
-        finished = result.finished
+        result = pending.read(since=previous_finished)
+        previous_finished = result.finished
         was_stopping = result.stopping
-        recent.append(result.seconds)
-        count_step(setup, run, result, sum(recent) / len(recent), bar)
+        recent_seconds.append(result.seconds)
+        mean_seconds = sum(recent_seconds) / len(recent_seconds)
+        count_step(setup, run, result, mean_seconds, bar)
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -213,17 +215,17 @@ def is_validated(setup: Setup, step: int) -> bool:
 
 
 def count_step(
-    setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm
+    setup: Setup, run: RunDir, result: StepResult, mean_seconds: float, bar: tqdm
 ) -> None:
     """Count a step, and log its result and the rate in tokens per second.
 
-    `seconds` is the mean time of the latest steps, from which the rate is computed. Raises
-    UserError if three steps in a row were not finite.
+    The rate is that of the latest steps, which took `mean_seconds` each. Raises UserError if three
+    steps in a row were not finite.
     """
     config = setup.config
     progress = setup.progress
     tokens = config.train.batch_size * config.data.seq_len
-    rate = tokens / seconds
+    rate = tokens / mean_seconds
     can_go_on = progress.advance(result, tokens)
     point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
@@ -239,16 +241,19 @@ def count_step(
 
 
 def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
-    """Validate, sample and save if it is time to. Returns whether any rank was asked to stop, for
-    which all ranks call this."""
+    """Validate, sample and save if it is time to. All ranks call this together.
+
+    Returns whether any rank was asked to stop.
+    """
     train = setup.config.train
     step = setup.progress.step
     validated = is_validated(setup, step)
     if step in train.keep:
         save(setup, run, step)
-    # Validated before `last` is saved: if killed in between, a resumed run does it again.
+    # Validate before saving `last`. If the training is killed in between, it resumes from an older
+    # checkpoint, and comes to this validation again.
     if validated:
-        # All of several processes would have to end a validation after the same batch.
+        # Of several processes, all would have to end a validation after the same batch.
         can_end = setup.world.size == 1 and step < train.steps
         validate_and_sample(setup, run, can_end)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
@@ -261,7 +266,8 @@ def print_end(outcome: Outcome, start: Start, setup: Setup, state: str) -> None:
     """Print what the training has taken, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
-        parts = " in all parts" if start.resumed else ""  # also before it was resumed
+        # The time of a resumed run includes the steps before it was resumed.
+        parts = " in all parts" if start.resumed else ""
         best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
@@ -272,21 +278,22 @@ def print_end(outcome: Outcome, start: Start, setup: Setup, state: str) -> None:
 
 
 def generate_options(setup: Setup, run: Path) -> list[str]:
-    """Return options of generate.py that continue the sample prompt, and that it takes as they are.
+    """Return options with which generate.py continues the sample prompt.
 
-    A text that it would warn of, because it is longer than the rows of the training, is cut.
+    A prompt that generate.py would refuse is left out. The continuation ends with a training row,
+    because generate.py warns of texts that are longer.
     """
     prompt = choose_prompt(setup).strip()
     context = setup.config.model.max_positions
     length = len(setup.data.tokenizer.encode_prompt(prompt))
-    if length >= context:  # it would be refused
+    if length >= context:  # no room for a new token
         prompt = ""
         length = len(setup.data.tokenizer.encode_prompt(prompt))
     options = ["--run", str(run), "--prompt", prompt]
-    new_tokens = min(NEW_TOKENS, context - length)
-    room = setup.config.data.seq_len - length
-    if 0 < room < new_tokens:
-        options += ["--max-new-tokens", str(room)]
+    default_new_tokens = min(NEW_TOKENS, context - length)
+    left_in_row = setup.config.data.seq_len - length
+    if 0 < left_in_row < default_new_tokens:
+        options += ["--max-new-tokens", str(left_in_row)]
     return options
 
 
@@ -353,10 +360,11 @@ def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
-    points = start.source.points_until(setup.progress.step) if start.source else ()
+    inherited_points = start.source.points_until(setup.progress.step) if start.source else ()
     return RunDir.create(
         replace(config, name=name), tokenizer=setup.data.tokenizer_files,
-        manifest=setup.data.manifest, command=["python", "train.py", *start.argv], points=points)
+        manifest=setup.data.manifest, command=["python", "train.py", *start.argv],
+        points=inherited_points)
 
 
 def choose_prompt(setup: Setup) -> str:
@@ -378,9 +386,9 @@ def choose_prompt(setup: Setup) -> str:
 def first_words(text: str) -> str:
     """Return the first words of the first line that has any, at most 30 characters.
 
-    Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit: a full stop may be one token with the line break after it, and alone it may have
-    been seen at the end of texts only.
+    Skips lines with a tab or another character that is not printable. Punctuation at the end is cut
+    off: a tokenizer may join a full stop and the line break after it in one token. A prompt that
+    ends with the full stop alone may then look like the end of a document.
     """
     for line in map(str.strip, text.splitlines()):
         if line.isprintable() and any(map(str.isalpha, line)):
@@ -393,8 +401,8 @@ def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
     """Log what is measured on the validation split, and a sample. Save the weights as `best` if
     their loss is the lowest of the run.
 
-    With `can_end`, a signal that asks to stop ends a validation. It then leaves nothing, which
-    `lacks_validation` finds when the run is resumed.
+    With `can_end`, a signal that asks to stop also ends the validation. Then nothing is logged, and
+    the run validates this step when it is resumed (`lacks_validation`).
     """
     values = measure_validation(setup, can_end)
     if not values:
@@ -473,7 +481,7 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
     """Unless `ok`, log that the training diverged, and raise a UserError.
 
-    Its message is `problem`, the number of the step, and what to do.
+    `problem` begins its message and ends with a preposition, because "step N" follows.
     """
     if ok:
         return
