@@ -53,17 +53,18 @@ LITTLE_TEXT = 50_000
 FEW_VAL_TOKENS = 500
 # The warm-up of the learning rate alone takes 40 steps of small.yaml.
 FEW_STEPS = 40
-# How long the first steps are timed for train.minutes: these steps at least, and then until one of
-# the two times is over.
+# For train.minutes, the first steps are timed: at least MIN_TIMED_STEPS, and until they have taken
+# MAX_TIMED_SECONDS or, if that is less, TIMED_SHARE of the minutes.
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
-TIMED_SHARE = 0.02  # of train.minutes
-# From so many times the tokens for a byte of its own text, a tokenizer hardly knows another one.
-MANY_TOKENS = 2.0
-WORTH_SAYING = 0.3  # times the time of the steps: shorter validations are not in the estimate
+TIMED_SHARE = 0.02
+# A tokenizer does not fit a text that takes this many times more tokens per byte than its own text.
+UNFIT_TOKENIZER = 2.0
+# The estimate names the time for validation if it is more than this share of that of the steps.
+LONG_VALIDATION = 0.3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
-# Elsewhere than on a CPU no rate is measured. This guess, in FLOP/s, decides there whether it pays
-# to compile in so many train.minutes.
+# FLOP/s that train.minutes assumes except on a CPU, where the rate is measured. It only decides
+# whether the training is long enough to be compiled.
 GUESSED_RATE = 2e13
 
 
@@ -75,8 +76,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 
     Connects the processes, which all call this.
     """
-    # Before the processes connect: they wait for each other for train.timeout at most, and to
-    # prepare a text can take longer.
+    # Before the processes connect, because preparing a text can take longer than train.timeout, the
+    # most that connected processes wait for each other.
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
@@ -96,15 +97,15 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 def prepare_data(start: Start, world: World) -> Start:
     """Return `start` with its prepared text, and with the numbers that are chosen for it.
 
-    Raises UserError for what stands in the way of the training, before any work if it can be seen.
+    Raises UserError if the training cannot work, and before any work where that can be seen.
     """
     check_start(start, world)
     # If a text has to be prepared, one of several processes does it, and the others wait.
     if start.source is not None:
-        text = start.source.place_data(start.config.data)
-        if "data.prepared" in start.given:
-            text = replace(text, prepared=start.config.data.prepared)
-        return replace(start, data=find_same_text(start.source, text, world))
+        config = start.source.place_data(start.config.data)
+        if "data.prepared" in start.given:  # a path from here, and not from where the run was made
+            config = replace(config, prepared=start.config.data.prepared)
+        return replace(start, data=find_same_text(start.source, config, world))
     assert start.draft is not None, "a new run has a draft"
     fitted = start.draft.fitted
     data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
@@ -114,10 +115,11 @@ def prepare_data(start: Start, world: World) -> Start:
 
 
 def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared:
-    """Return the text that a run has been trained on, to go on with it.
+    """Return the prepared text that a run was trained on, to go on with it.
 
-    Raises UserError if it is prepared anew and has other token ids than before. Prints a note if
-    what was prepared before is there, and its files have changed.
+    If the prepared data is gone, the text is prepared again. Raises UserError if that gives other
+    token ids than before. If the prepared data is there, but the files that it was made of have
+    changed, prints a note.
     """
     settings = source.manifest["settings"]
     data = find_data_of(source.path, config, settings)
@@ -133,7 +135,7 @@ def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared
 
 
 def check_start(start: Start, world: World) -> None:
-    """Raise UserError for what can be seen to stand in the way of a training, before any work."""
+    """Raise UserError, before any work, for options with which the training cannot work."""
     config = start.config
     train = config.train
     if not start.resumed:
@@ -155,14 +157,14 @@ def check_start(start: Start, world: World) -> None:
     fitted = start.draft.fitted if start.draft is not None else frozenset()
     sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
-        # As compiled in bfloat16, which needs the least: how training computes is chosen later.
+        # How training computes is chosen later. Assume what needs the least: compiled bfloat16.
         check_fits(config, world, torch.bfloat16, compiled=True)
 
 
 def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:
     """Raise UserError for a training that the memory of these processes cannot hold.
 
-    `dtype` is that of matrix products. What the blocks keep is not counted.
+    `dtype` is that of matrix products. The activations of the blocks are not counted.
     """
     rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
@@ -196,9 +198,9 @@ def count_shards(train: TrainConfig, world: World) -> int:
 
 
 def choose_compute(config: Config, world: World) -> Compute:
-    """Return how the training computes here. All processes choose the same, and call this together.
+    """Return how the training computes here; `auto` becomes what is measured to be fast.
 
-    `auto` stands for what is measured to be fast.
+    All processes call this together, and choose the same.
     """
     train = config.train
     on_cpu = world.device.type == "cpu"
@@ -213,35 +215,38 @@ def choose_compute(config: Config, world: World) -> Compute:
     rates: dict[torch.dtype, float] = {}
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
-    # The function is called only for dtype auto on a CPU; both rates were measured above then.
-    dtype, why = resolve_dtype(train.dtype, world.device,
-                               lambda: [rates[torch.float32], rates[torch.bfloat16]])
-    if world.device.type == "cuda":
-        dtype, why = world.all_gather((dtype, why))[0]  # rank 0's: the cards may differ
+
+    def both_rates() -> list[float]:
+        """Return what was measured above; called only for dtype auto on a CPU."""
+        return [rates[torch.float32], rates[torch.bfloat16]]
+
+    dtype, dtype_reason = resolve_dtype(train.dtype, world.device, both_rates)
+    if world.device.type == "cuda":  # take rank 0's, because the cards may differ
+        dtype, dtype_reason = world.all_gather((dtype, dtype_reason))[0]
     estimate = None  # the seconds that train.steps take
     if has_estimate:
         estimate = estimate_seconds(config.model, tokens, rates[dtype])
     if train.minutes is None:
         seconds = estimate
-        work = flops
+        total_flops = flops
     else:  # the time is given, and the steps are chosen for it later
-        # FLOP/s of whole steps, which is lower than rates[dtype].
-        step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
-        work = step_rate * seconds
-    compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, work)
+        # FLOP/s of whole steps, which is lower than rates[dtype], that of products.
+        step_rate = GUESSED_RATE if estimate is None else flops / estimate
+        total_flops = step_rate * seconds
+    compiled, compile_reason = resolve_compile(train.compile, world.device, dtype, total_flops)
     all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
         compiled = False
-        why_compiled = "not compiled: another process has no compiler that works"
-    return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
-                   seconds)
+        compile_reason = "not compiled: another process has no compiler that works"
+    return Compute(world.device, dtype, compiled, onednn, train.tf32,
+                   f"{dtype_reason}; {compile_reason}", seconds)
 
 
 def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
-    """Return the FLOP/s of matrix products by dtype, of all processes together.
+    """Return the FLOP/s of matrix products by dtype, summed over all processes.
 
-    All of them call this, and choose alike by the sum.
+    All of them call this together. They get the same sums, and so choose alike.
     """
     train = config.train
     dtypes = [torch.float32, torch.bfloat16]
@@ -256,9 +261,9 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
 def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     """Return `start` with as many steps as fit into its train.minutes.
 
-    The rate is that of the first steps, which are taken for this and then forgotten: the run is bit
-    for bit that of a command that gives the chosen steps itself. UserError where other numbers need
-    more steps.
+    Takes the first steps, times them, and throws their results away. So the run is bit for bit that
+    of a command that gives the chosen number of steps. Raises UserError if other options, such as
+    the warm-up, need more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -270,8 +275,8 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
         train_step(setup, 0)
         if setup.graphs is not None:
-            # The second step records a graph of the first micro-batch, whose gradients are new. The
-            # third records, at the latest, one of those whose gradients are added to them.
+            # The next two steps record CUDA graphs: one of the first micro-batch of a step, which
+            # sets the gradients, and one of its other micro-batches, which add to them.
             train_step(setup, 0)
             train_step(setup, 0)
         # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
@@ -302,8 +307,9 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     assert start.data is not None, "the text is prepared before"
     val_tokens = start.data.manifest["val"]["tokens"]
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
+    without_minutes = {"train.minutes": None}  # which would contradict the steps
     try:
-        config = make_config(asdict(start.config), numbers, {"train.minutes": None})
+        config = make_config(asdict(start.config), numbers, without_minutes)
     except UserError as error:
         raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
                         "choose more minutes, or smaller numbers") from None
@@ -331,6 +337,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
+    # `module` is what training calls: the model, or DDP around it.
     model, module = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
     # Muon multiplies gradients that the scaler has unscaled. They are too small for float16.
@@ -338,7 +345,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
-    if start.restores():  # not a run that was killed before its first save
+    if start.has_checkpoint():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
         run = RunDir.open(config.init_from)
@@ -378,9 +385,8 @@ def restore(
 ) -> Progress:
     """Load the weights, the optimizers and the scaler of the checkpoint that `start` names.
 
-    Returns its progress. Raises UserError if no step is left (except for --resume auto), or if the
-    checkpoint was saved with another --train.steps than the configuration has, and this command
-    does not give one.
+    Returns its progress. Raises UserError if no step is left (except with --resume auto). Without
+    --train.steps, also raises it if the checkpoint was saved with other steps than the configured.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
@@ -427,9 +433,8 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """
     steps = start.config.train.steps
     gives_steps = "train.steps" in start.given
-    last_step = steps
-    if not gives_steps:  # then the run ends where the command that saved it had it end
-        last_step = steps_when_saved
+    # Without --train.steps, a run ends where the command that saved it would have ended it.
+    last_step = steps if gives_steps else steps_when_saved
     # With --resume auto (`repeatable`), a run that has taken all its steps is left as it is.
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
@@ -500,17 +505,19 @@ def note_busy_cores() -> None:
 
 
 def note_other_text(start: Start, data: Prepared) -> None:
-    """Print a note if a fine-tuning begins whose tokenizer cuts this text into far more tokens than
-    the text of its base."""
+    """Print a note if a new fine-tuning has a tokenizer that does not fit its text.
+
+    The tokenizer is that of the base, and was learned from the text of the base.
+    """
     if start.source is not None or start.config.init_from is None:
         return
     base = RunDir.open(start.config.init_from)
-    own = base.manifest.get("val")
-    if own is None or not own.get("bytes"):  # an imported run has no text
+    base_val = base.manifest.get("val")
+    if base_val is None or not base_val.get("bytes"):  # an imported run has no text
         return
-    text = data.manifest["val"]
-    ratio = text["tokens"] / text["bytes"] / (own["tokens"] / own["bytes"])
-    if ratio > MANY_TOKENS:
+    val = data.manifest["val"]
+    ratio = val["tokens"] / val["bytes"] / (base_val["tokens"] / base_val["bytes"])
+    if ratio > UNFIT_TOKENIZER:
         say(f"note: the tokenizer of {base.path} makes {ratio:.1f} times as many tokens of a byte "
             "of this text as of its own: a new run, with a tokenizer for this text, may be better")
 
@@ -546,7 +553,7 @@ def describe_duration(setup: Setup) -> str:
     tokens = n_validations * setup.val_data.n_tokens
     trained_tokens = train.steps * train.batch_size * setup.config.data.seq_len
     extra = seconds * tokens / 3 / trained_tokens
-    if extra > WORTH_SAYING * remaining:
+    if extra > LONG_VALIDATION * remaining:
         duration += f", and {format_estimate(extra)} for validation"
     return begin + duration + describe_load()
 

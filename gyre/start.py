@@ -90,11 +90,11 @@ class Start:
         """Whether a new run starts from a checkpoint of another one."""
         return self.source is not None and self.resumed is None
 
-    def restores(self) -> bool:
-        """Return whether a checkpoint is restored, by what is on the disk now.
+    def has_checkpoint(self) -> bool:
+        """Return whether there is a checkpoint to restore, by what is on the disk now.
 
-        A run that was killed before its first save is resumed without one. Raises UserError for a
-        branch that was, because it has points of another run.
+        A run that was killed before its first save has none, and starts at step 0 when resumed.
+        Raises UserError for a branch that was killed so early: it could not start where it should.
         """
         if self.source is None:
             return False
