@@ -360,7 +360,7 @@ def note_training_text(models: list[Model], source: DataConfig, text: Text) -> N
     paths = resolve_files(source.files or [])
     trained = []
     for model in models:
-        data = model.run.place_text(read_config(model.run.path / "config.yaml").data)
+        data = model.run.resolve_text_paths(read_config(model.run.path / "config.yaml").data)
         has_same_text = model.run.manifest.get("text", {}).get("sha256") == text.counts["sha256"]
         if has_same_text or paths & resolve_files(data.files or []):
             trained.append(str(model.path))
@@ -495,7 +495,7 @@ def label_run_text(run: RunDir, config: Config) -> str:
     digest = run.manifest.get("text", {}).get("sha256")
     if digest is None:
         return "-"
-    return f"{label_text(run.place_text(config.data))} {digest[:6]}"
+    return f"{label_text(run.resolve_text_paths(config.data))} {digest[:6]}"
 
 
 def hash_tokenizer(run: RunDir) -> str:

@@ -102,7 +102,7 @@ def prepare_data(start: Start, world: World) -> Start:
     check_start(start, world)
     # If a text has to be prepared, one of several processes does it, and the others wait.
     if start.source is not None:
-        config = start.source.place_data(start.config.data)
+        config = start.source.resolve_data_paths(start.config.data)
         if "data.prepared" in start.given:  # a path from here, and not from where the run was made
             config = replace(config, prepared=start.config.data.prepared)
         return replace(start, data=find_same_text(start.source, config, world))

@@ -399,7 +399,7 @@ def loss_of_32(scorer: Scorer) -> float:
 def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
     settings = run.manifest.get("settings")
-    data = find_data_of(run.path, run.place_data(config.data), settings)
+    data = find_data_of(run.path, run.resolve_data_paths(config.data), settings)
     if identify_data(data.manifest, data.folder) != identify_data(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")

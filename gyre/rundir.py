@@ -203,10 +203,10 @@ def check_is_run(folder: Path) -> None:
     raise UserError(f"{folder} is no run: {advice}")
 
 
-def place_name(name: str, folder: str) -> str:
-    """Return the path of a file or glob in a folder.
+def resolve_path(name: str, folder: str) -> str:
+    """Return the path of a file or glob in `folder`.
 
-    `name` itself if nothing is there, or if that is the present folder.
+    Returns `name` itself if nothing is there, or if `folder` is the working directory.
     """
     if os.path.isabs(os.path.expanduser(name)) or folder == os.getcwd():
         return name
@@ -245,25 +245,26 @@ class RunDir:
         """The manifest of the training data."""
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
-    def place_text(self, data: DataConfig) -> DataConfig:
-        """Return the settings of this run's text, with names that hold in the present folder.
+    def resolve_text_paths(self, data: DataConfig) -> DataConfig:
+        """Return the settings of this run's text, with paths that lead to it from here.
 
-        Relative names are meant in the folder in which the run was made. A name that leads to
-        nothing there stays as it is, and so do all names of a run from before run.json said where.
+        Relative paths are relative to the folder in which the run was made. A path that leads to
+        nothing there stays as it is. So do all paths of a run whose run.json does not name that
+        folder, because the run is too old.
         """
         folder = self.record.get("folder", os.getcwd())
         files = data.files
         if files is not None:
-            files = [place_name(name, folder) for name in files]
+            files = [resolve_path(name, folder) for name in files]
         hub = data.hub
         if hub is not None:  # it may be a folder
-            hub = place_name(hub, folder)
+            hub = resolve_path(hub, folder)
         return replace(data, files=files, hub=hub)
 
-    def place_data(self, data: DataConfig) -> DataConfig:
-        """Return what `place_text` does, with the place of the prepared data too."""
+    def resolve_data_paths(self, data: DataConfig) -> DataConfig:
+        """Do what `resolve_text_paths` does, and resolve the path of the prepared data too."""
         folder = self.record.get("folder", os.getcwd())
-        return replace(self.place_text(data), prepared=place_name(data.prepared, folder))
+        return replace(self.resolve_text_paths(data), prepared=resolve_path(data.prepared, folder))
 
     # --- creating and opening ---
 

@@ -286,7 +286,7 @@ def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
-    saved = replace(saved, data=run.place_text(saved.data))
+    saved = replace(saved, data=run.resolve_text_paths(saved.data))
     refuse_minutes(given, "--branch-from")
     check_warmup(run, saved, given)
     not_inherited: Layer = {"name": None, "train.keep": []}
@@ -318,7 +318,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if "imported" not in run.manifest:
-        text = run.place_text(saved.data)
+        text = run.resolve_text_paths(saved.data)
         is_same = has_same_text(run, text, asked)
         data = inherit_data(text, asked, is_same)
         if not any(name in asked for name in NAMES_TEXT):

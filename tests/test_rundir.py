@@ -22,7 +22,7 @@ from gyre import rundir
 from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign, place_name
+from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign, resolve_path
 
 NO_WANDB = parse_config("--log.wandb", "disabled")
 
@@ -69,27 +69,28 @@ def test_a_relative_name_is_of_the_folder_a_run_was_made_in(new_run, tmp_path, m
     run = new_run()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    data = RunDir.open(run.path).place_text(DataConfig(files=[name]))
+    data = RunDir.open(run.path).resolve_text_paths(DataConfig(files=[name]))
     assert data.files == [f"{tmp_path}/{name}"]
 
 
 def test_brackets_in_the_folder_of_a_run_are_no_pattern(tmp_path):
     (tmp_path / "of [2026]").mkdir()
     (tmp_path / "of [2026]/book.txt").touch()
-    assert place_name("*.txt", f"{tmp_path}/of [2026]") == f"{tmp_path}/of [[]2026]/*.txt"
+    assert resolve_path("*.txt", f"{tmp_path}/of [2026]") == f"{tmp_path}/of [[]2026]/*.txt"
 
 
 @pytest.mark.parametrize("name", ["gone.txt", "/gone.txt", "~/gone.txt"])
 def test_a_name_that_is_absolute_or_leads_nowhere_is_kept(new_run, tmp_path, monkeypatch, name):
     run = new_run()
     monkeypatch.chdir(tmp_path)
-    assert run.place_text(DataConfig(files=[name])).files == [name]
+    assert run.resolve_text_paths(DataConfig(files=[name])).files == [name]
 
 
 def test_names_of_a_run_that_does_not_say_where_are_kept(tmp_path, monkeypatch):
     (tmp_path / "book.txt").touch()
     monkeypatch.chdir(tmp_path)
-    assert RunDir(tmp_path, {}).place_text(DataConfig(files=["book.txt"])).files == ["book.txt"]
+    data = DataConfig(files=["book.txt"])
+    assert RunDir(tmp_path, {}).resolve_text_paths(data).files == ["book.txt"]
 
 
 def test_a_run_is_not_overwritten(new_run):
