@@ -46,7 +46,7 @@ class Draft:
     its number in an earlier layer, or its default."""
     fitted: frozenset[str]
     """The options that are chosen for the text, or for train.minutes."""
-    limits: Config
+    config: Config
     """The configuration of the layers, with each number that is chosen later at its limit."""
     shortens_samples: bool = False
     """Whether samples are shortened to fit into the context of shorter rows."""
@@ -56,7 +56,7 @@ class Draft:
 
         The choices are in words, such as "data.vocab_size 512".
         """
-        limits = self.limits
+        limits = self.config
         if not self.fitted:
             return limits, []
         train_tokens = manifest["train"]["tokens"]
@@ -90,7 +90,7 @@ class Draft:
 
         A step takes `step_tokens`, and a validation `val_tokens`.
         """
-        limits = self.limits
+        limits = self.config
         warmup_steps = round(WARMUP_SHARE * steps)
         n_validations = VALIDATIONS
         if val_tokens >= MANY_VAL_TOKENS:

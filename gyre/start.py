@@ -133,9 +133,9 @@ def resolve(argv: list[str], doc: str) -> Start:
         draft = draft_from_run(run, files, given)
     else:
         draft = make_draft(*files, given)
-    stem = name_run(options, draft.limits)
+    stem = name_run(options, draft.config)
     if "data.column" in given:  # that of a file may be for the text of the file
-        check_column(draft.limits.data)
+        check_column(draft.config.data)
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
 
 
@@ -238,7 +238,7 @@ def begin(
 
     Without a name it is called by its `stem` and its seed.
     """
-    config = draft.limits
+    config = draft.config
     check_rates(config.optim)
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+")  # without forbidden characters
     return Start(config, f"{stem}-s{config.seed}", argv, given,

@@ -24,7 +24,7 @@ def fitted(*layers) -> set[str]:
 def test_a_configuration_keeps_its_numbers_for_its_own_text():
     draft = make_draft(SMALL)
     assert fitted(SMALL) == fitted(SMALL, {"data.source": "stdlib"}) == set()
-    assert draft.fit(manifest(1000)) == (draft.limits, [])
+    assert draft.fit(manifest(1000)) == (draft.config, [])
 
 
 @pytest.mark.parametrize("text", [
@@ -32,7 +32,7 @@ def test_a_configuration_keeps_its_numbers_for_its_own_text():
     {"data.source": "url", "data.url": "http://a"}], ids=str)
 def test_another_text_makes_limits_of_the_numbers_before_it(text):
     assert fitted(SMALL, text) == ALL
-    assert make_draft(SMALL, text).limits.train.steps == 1350
+    assert make_draft(SMALL, text).config.train.steps == 1350
 
 
 HUNDREDTH = {"data.val_fraction": 0.01}  # of ALL, the one that SMALL does not have
@@ -57,13 +57,13 @@ def test_a_share_beside_the_text_is_kept():
 
 def test_the_sample_prompt_of_another_text_is_not_kept():
     prompted = SMALL | {"train.sample_prompt": "def "}
-    assert make_draft(prompted).limits.train.sample_prompt == "def "
-    assert make_draft(prompted, MINE).limits.train.sample_prompt == ""
+    assert make_draft(prompted).config.train.sample_prompt == "def "
+    assert make_draft(prompted, MINE).config.train.sample_prompt == ""
 
 
 def test_a_sample_prompt_given_with_the_text_is_kept():
     draft = make_draft({"train.sample_prompt": "def "}, MINE | {"train.sample_prompt": "Once"})
-    assert draft.limits.train.sample_prompt == "Once"
+    assert draft.config.train.sample_prompt == "Once"
 
 
 def test_numbers_beside_the_text_or_after_it_are_kept():
@@ -79,7 +79,7 @@ def test_the_same_text_named_again_changes_nothing():
 
 def test_auto_is_chosen_with_the_configurations_own_text_too():
     draft = make_draft(SMALL, {"train.steps": "auto"})
-    assert draft.fitted == {"train.steps"} and draft.limits.train.steps == 1350
+    assert draft.fitted == {"train.steps"} and draft.config.train.steps == 1350
     assert fitted({"data.seq_len": "auto"}) == {"data.seq_len"}
 
 
@@ -112,7 +112,7 @@ def test_a_warm_up_longer_than_later_steps_is_a_tenth():
     config, chosen = draft.fit(manifest(100_000))
     assert (config.train.steps, config.optim.warmup_steps) == (20, 2)
     assert chosen == ["optim.warmup_steps 2"]
-    assert draft.limits.optim.warmup_steps == 20
+    assert draft.config.optim.warmup_steps == 20
 
 
 def test_a_warm_up_longer_than_the_steps_beside_it_is_refused():
@@ -128,7 +128,7 @@ def test_the_vocabulary_is_that_of_the_prepared_text():
 
 def test_the_context_follows_the_fitted_length_of_rows():
     draft = make_draft(SMALL, MINE)
-    assert draft.limits.model.max_positions == 1024
+    assert draft.config.model.max_positions == 1024
     config, _ = draft.fit(manifest(800))
     assert (config.data.seq_len, config.model.max_positions) == (32, 128)
 
@@ -229,7 +229,7 @@ def test_steps_that_replace_minutes_leave_numbers_that_a_text_made_limits():
 
 def test_later_minutes_replace_a_number_of_steps():
     draft = make_draft({"train.steps": 7}, {"train.minutes": 2.0})
-    assert "train.steps" in draft.fitted and draft.limits.train.minutes == 2
+    assert "train.steps" in draft.fitted and draft.config.train.minutes == 2
 
 
 def test_minutes_may_stand_beside_automatic_steps():

@@ -205,7 +205,7 @@ def test_another_text_makes_a_limit_of_the_row_length(base):
     draft = start("--init-from", base, "--data.files", "book.txt").draft
     assert draft.fitted == {"data.seq_len", "data.val_fraction", "train.steps",
                             "optim.warmup_steps", "train.eval_interval"}
-    assert draft.limits.data.seq_len == 20
+    assert draft.config.data.seq_len == 20
 
 
 def test_another_source_takes_the_place_of_the_files(base):
@@ -316,7 +316,7 @@ def test_a_fine_tuning_holds_out_the_share_of_its_base(of_lines, workdir, monkey
     Path("more.txt").write_text("more", encoding="utf-8")
     shutil.copy("text.txt", "copy.txt")
     draft = start("--init-from", of_lines, *(f"--data.files={name}" for name in files)).draft
-    assert draft.limits.data.val_fraction == 0.05
+    assert draft.config.data.val_fraction == 0.05
     assert "data.val_fraction" not in draft.fitted
 
 
@@ -345,7 +345,7 @@ def test_a_short_text_holds_out_more_than_a_tiny_share_of_its_base(of_lines, tmp
 
 def test_a_share_that_is_given_to_a_fine_tuning_is_kept(of_lines):
     asked = start("--init-from", of_lines, "--data.files", "book.txt", "--data.val_fraction=0.02")
-    assert asked.draft.limits.data.val_fraction == 0.02
+    assert asked.draft.config.data.val_fraction == 0.02
     assert "data.val_fraction" not in asked.draft.fitted
 
 
