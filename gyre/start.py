@@ -57,11 +57,11 @@ class StartOptions:
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from, by a command line."""
+    """What a command line of train.py asks for, and what the training starts from."""
 
     config: Config
-    """Where numbers are chosen later, for the text or for the machine, it has their limits until
-    then. It is final when `gyre.build.build` is called."""
+    """Numbers that depend on the text or on the machine are at their limits until they are chosen.
+    The configuration is final when `gyre.build.build` is called."""
     stem: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
@@ -75,7 +75,8 @@ class Start:
     step: int | None = None
     """The step of that checkpoint. None: the last."""
     draft: Draft | None = None
-    """Of a new run: its configuration, in which numbers may depend on the text."""
+    """The configuration, in which numbers may still depend on the text. None if the training
+    starts from a checkpoint."""
     repeatable: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
     data: Prepared | None = None
@@ -114,7 +115,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given = options.given
     if "" in (options.resume, options.init_from, options.branch_from):
-        # Of a variable of the shell that is not set, perhaps. A new run is not what was meant.
+        # Perhaps a variable of the shell is not set. Do not start a new run then.
         raise UserError("--resume, --init-from and --branch-from take a run, and no empty name")
     check_together(options, argv)
     if options.branch_from:
@@ -133,18 +134,19 @@ def resolve(argv: list[str], doc: str) -> Start:
         draft = draft_from_run(run, files, given)
     else:
         draft = make_draft(*files, given)
-    stem = name_run(options, draft.config)
-    if "data.column" in given:  # that of a file may be for the text of the file
+    stem = make_stem(options, draft.config)
+    if "data.column" in given:  # one in a configuration file may be for the text of that file
         check_column(draft.config.data)
     return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
 
 
-def name_run(options: Namespace, config: Config) -> str:
-    """Return how a new run without a name is called, but for its seed.
+def make_stem(options: Namespace, config: Config) -> str:
+    """Return the name of a new run that is not given one, without its seed.
 
-    As in small-book-tuned-rope: by its configuration file, the text if the command line names it,
-    "tuned" with --init-from, and its encoding. Without a file it is called by the run that it
-    starts from, whose name has the encoding.
+    An example is small-book-tuned-rope. Its parts are the configuration file, the text if the
+    command line names it, "tuned" with --init-from, and the encoding. With --init-from and no
+    configuration file, the first part is the name of the run to start from. That name usually has
+    the encoding, so it is not added.
     """
     parts = ["gyre"]
     if options.config:
@@ -162,7 +164,7 @@ def name_run(options: Namespace, config: Config) -> str:
 
 
 def check_together(options: Namespace, argv: list[str]) -> None:
-    """Raise UserError for options that say together what no training can do."""
+    """Raise UserError for options that do not go together."""
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
@@ -204,22 +206,22 @@ def find_named(files: list[Layer], given: Layer) -> Path:
 def check_origin(start: Start, init_from: str | None) -> None:
     """Raise UserError if --resume auto names other weights than the run was started from.
 
-    They may be gone by now.
+    Only their paths are compared, because the weights may be gone by now.
     """
     saved = start.config.init_from
     if init_from is None:
         return
-    if saved is None or not may_name_same(saved, init_from):
+    if saved is None or not may_be_same_run(saved, init_from):
         origin = "a new model" if saved is None else saved
         raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
                         "another --name, or leave out --init-from")
 
 
-def may_name_same(saved: str, init_from: str) -> bool:
-    """Return whether a run's first weights, as it has saved them, can be those named now.
+def may_be_same_run(saved: str, init_from: str) -> bool:
+    """Return whether `init_from` may name the run whose path an earlier --init-from has `saved`.
 
-    A relative path was saved in a working directory that is not known any more: one that ends like
-    it will do.
+    If the saved path is relative, the working directory of that time is not known. Then any path
+    that ends like it counts as the same.
     """
     ending = tuple(part for part in Path(saved).parts if part != "..")
     for named in (Path(init_from), Path("runs", init_from)):
@@ -257,9 +259,9 @@ def resume(
 ) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    `repeatable`: --resume auto repeats the command that started the run. Of that command, --config,
-    --data.tokenizer, --train.minutes and every option whose value is `auto` are ignored, because
-    the run has saved what they stood for.
+    With `repeatable` (--resume auto), the command line is the one that started the run. Its
+    --config, --data.tokenizer, --train.minutes and every option whose value is `auto` are ignored,
+    because the run has saved what they stood for.
     """
     saved = read_trained(run)
     if repeatable:
@@ -274,7 +276,7 @@ def resume(
 
 
 def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
-    """Raise UserError for --train.steps within the warm-up of a run that is gone on with."""
+    """Raise UserError if --train.steps would end a resumed or branched run in its warm-up."""
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
     if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
         steps = given["train.steps"]
@@ -301,11 +303,13 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
-    Its text is that of the other run unless it is given. Of that text, and of one that has a file
-    of it, the same share is held out. Otherwise it could validate on what that run was trained on.
-    Of another text more may be held out, so that a short one is not validated on a few tokens. Its
-    model and its tokenizer are always those of the other run, but for the dropout that a file asks
-    for. Raises UserError if the command line asks for others.
+    The model and the tokenizer are those of the other run. Only dropout can be changed by a file,
+    and only what no weight has its shape from by the command line. Raises UserError for the rest.
+
+    The text is that of the other run unless another one is given. If that one shares a file with
+    it, the same share is held out. Otherwise the new run could validate on what the other run was
+    trained on. Of an unrelated text more may be held out, so that a short one is not validated on a
+    few tokens only.
     """
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
@@ -313,17 +317,17 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     asked = merge_layers(files, given)
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
-    if TrainConfig.sample_tokens >= saved.model.max_positions:  # nobody has asked for so many
+    if TrainConfig.sample_tokens >= saved.model.max_positions:  # the default does not fit into it
         inherited["train.sample_tokens"] = saved.model.max_positions // 2
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if "imported" not in run.manifest:
         text = run.resolve_text_paths(saved.data)
-        is_same = has_same_text(run, text, asked)
-        data = inherit_data(text, asked, is_same)
+        shares = shares_text(run, text, asked)
+        data = inherit_data(text, asked, shares)
         if not any(name in asked for name in NAMES_TEXT):
             check_text(run, text)
-        if is_same and "data.val_fraction" not in asked:
+        if shares and "data.val_fraction" not in asked:
             pinned["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
     weights = {"init_from": str(run.path), "model": inherit_model(saved, asked, given)}
@@ -331,12 +335,12 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
 
 
 def inherit_model(saved: Config, asked: Layer, given: Layer) -> dict[str, Any]:
-    """Return the model of another run as a new run begins with it.
+    """Return the model of another run as a new run takes it over.
 
-    `asked` has the options of files and of the command line, and `given` those of the latter.
+    `asked` has the options of files and of the command line, and `given` those of the latter only.
     """
     model = asdict(saved.model)
-    # A file can be for other models too. Of these options, dropout alone is no part of a model.
+    # The other model options of a file are ignored: they may be meant for models of other shapes.
     if "model.dropout" in asked:
         model["dropout"] = asked["model.dropout"]
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
@@ -349,8 +353,8 @@ def inherit_model(saved: Config, asked: Layer, given: Layer) -> dict[str, Any]:
 def find_reach(model: Layer, given: Layer) -> int:
     """Return the length of text that the scaling of a model is meant for; 0 without a scaling.
 
-    `given` changes it, field by field. 0 also if it has no factor, or one that is not finite, which
-    is refused later.
+    Fields of the scaling that are in `given` replace those of the model. Also returns 0 if there is
+    no factor, or one that is not finite, which is refused later.
     """
     scaling = dict(model["rope_scaling"] or {})
     for option, value in given.items():
@@ -363,9 +367,9 @@ def find_reach(model: Layer, given: Layer) -> int:
 
 
 def check_given(run: RunDir, saved: Config, given: Layer) -> None:
-    """Raise UserError for an option that is always that of the run of --init-from."""
+    """Raise UserError for an option that --init-from always takes from its run."""
     pinned = ["data.tokenizer", "data.vocab_size"]
-    if not POSITIONS[saved.model.position].extrapolates:  # its table has a row for each
+    if not POSITIONS[saved.model.position].extrapolates:  # a weight has a row for each position
         pinned.append("model.max_positions")
     for option in given:
         section, _, name = option.partition(".")
@@ -385,33 +389,38 @@ def check_text(run: RunDir, data: DataConfig) -> None:
                         "one with --data.files") from error
 
 
-def has_same_text(run: RunDir, saved: DataConfig, asked: Layer) -> bool:
-    """Return whether the text that `asked` names is that of a run, or has a file of it.
+def shares_text(run: RunDir, saved: DataConfig, asked: Layer) -> bool:
+    """Return whether `asked` names the text of a run, or a text that shares a file with it.
 
     `saved` are the settings of the run's text. A copy of a file counts as the file.
     """
     files = asked.get("data.files")
     if files is not None:
         paths = resolve_files(files)
-        text = run.manifest.get("text", {})
-        if paths & resolve_files(saved.files or []) or has_copy(paths, saved.files or [], text):
+        saved_files = saved.files or []
+        if paths & resolve_files(saved_files):
+            return True
+        if has_copy(paths, saved_files, run.manifest.get("text", {})):
             return True
     before = {f"data.{name}": value for name, value in asdict(saved).items()}
     return all(asked.get(name, before[name]) == before[name] for name in NAMES_TEXT)
 
 
 def has_copy(paths: set[str], names: list[str], text: dict[str, Any]) -> bool:
-    """Return whether one of these files has the content of a file that `names` lead to.
+    """Return whether one of the files at `paths` is a copy of a file of a run's text.
 
-    Those may be gone. `text` has the size and the hash of all of them as one text.
+    `names` lead to the files of that text, as far as they are still there. `text` has the size and
+    the hash of the whole text. They identify it even if it was a single file that is gone.
     """
-    files = measure_files(paths)
-    originals = measure_files(resolve_files(names))
-    shared = {*files.values()} & {*originals.values()}  # other files need not be read
-    hashes = {sha256(path) for path, size in files.items() if size in {*shared, text.get("bytes")}}
-    known = {sha256(path) for path, size in originals.items() if size in shared}
-    known.add(text.get("sha256", ""))
-    return not hashes.isdisjoint(known)
+    sizes = measure_files(paths)
+    original_sizes = measure_files(resolve_files(names))
+    # A copy has the size of its original. Do not read other files, which may be large.
+    common_sizes = set(sizes.values()) & set(original_sizes.values())
+    known_hashes = {sha256(path) for path, size in original_sizes.items() if size in common_sizes}
+    known_hashes.add(text.get("sha256", ""))
+    possible_sizes = {*common_sizes, text.get("bytes")}
+    hashes = {sha256(path) for path, size in sizes.items() if size in possible_sizes}
+    return not hashes.isdisjoint(known_hashes)
 
 
 def measure_files(paths: set[str]) -> dict[Path, int]:
@@ -420,19 +429,18 @@ def measure_files(paths: set[str]) -> dict[Path, int]:
     return {path: size for path, size in sizes.items() if size > 0}
 
 
-def inherit_data(saved: DataConfig, asked: Layer, is_same: bool) -> dict[str, Any]:
-    """Return the settings of another run's text that a new run begins with.
+def inherit_data(saved: DataConfig, asked: Layer, shares: bool) -> dict[str, Any]:
+    """Return the settings of another run's text that a new run takes over.
 
-    is_same: `asked` names the same text, or one that has a file of it. All files are then read as
-    that run read its own. Otherwise documents would be divided differently, and some of what it was
-    trained on would be held out. Of another text, the settings that name the old one, or say how it
-    is read, are left out.
+    `shares` is the result of `shares_text`. If it is true, all files are read and divided into
+    documents as that run did. Otherwise some of what it was trained on would be held out. Without
+    a shared file, the settings that name the old text or say how it is read are left out.
     """
     data = asdict(saved)
     files = asked.get("data.files")
-    if is_same:
+    if shares:
         if files is not None and resolve_files(files) == resolve_files(saved.files or []):
-            # The same files by other names: with the old ones, this would count as another text.
+            # The same files by other names. `make_draft` would take new names for another text.
             data["files"] = files
         return data
     for name in (*TEXT, *READS_TEXT):
@@ -467,7 +475,8 @@ def check_unchanged(
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     changed = changed_options(asdict(saved), asdict(config))
     for part in (*needed, *also_fixed):
-        names = [name for name in changed if f"{name}.".startswith(f"{part}.")]
+        # `part` is an option, or a section with options.
+        names = [name for name in changed if name == part or name.startswith(f"{part}.")]
         if not names:
             continue
         advice = "leave it out, or start a new run for that"

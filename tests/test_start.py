@@ -16,7 +16,7 @@ from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.start import Start, has_copy, has_same_text, may_name_same, resolve
+from gyre.start import Start, has_copy, may_be_same_run, resolve, shares_text
 
 SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
 
@@ -324,7 +324,7 @@ def test_a_copy_of_a_text_that_is_gone_is_known(base, workdir, tmp_path):
     """The base has one file, whose hash is that of its text."""
     saved = replace(read_config(base / "config.yaml").data, files=["gone.txt"])
     copy = shutil.copy(workdir / "text.txt", tmp_path)
-    assert has_same_text(RunDir.open(base), saved, {"data.files": [copy]})
+    assert shares_text(RunDir.open(base), saved, {"data.files": [copy]})
 
 
 def test_an_empty_file_is_no_copy_of_another(tmp_path):
@@ -535,7 +535,7 @@ def test_resume_auto_refuses_other_weights_from_another_directory(
 
 
 def test_first_weights_may_be_named_from_one_folder_up(tmp_path):
-    assert may_name_same("../runs/finished", f"{tmp_path}/runs/finished")
+    assert may_be_same_run("../runs/finished", f"{tmp_path}/runs/finished")
 
 
 def test_resume_auto_needs_a_name(workdir):
