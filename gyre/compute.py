@@ -61,10 +61,10 @@ class Compute:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Return the context in which products and compilation are as was chosen.
+        """Return a context that applies what was chosen to products and compilation.
 
-        Afterwards all is as before, and what was compiled in this process is forgotten, so that no
-        training depends on an earlier one.
+        At its end the settings are as before. What was compiled in this process is then forgotten,
+        so that no training depends on an earlier one.
         """
         precision = torch.get_float32_matmul_precision()
         if self.tf32:
@@ -84,8 +84,8 @@ class Compute:
     def autocast(self) -> AbstractContextManager:
         """Return the context in which `forward` computes products in `dtype`; float32 needs none.
 
-        Rounded weights are not cached: each is used once, and the cache would hold all of a sharded
-        model.
+        It does not cache rounded weights. A forward pass uses each of them once, and for a sharded
+        model the cache would hold the whole of it.
         """
         if self.dtype == torch.float32:
             return nullcontext()
@@ -160,9 +160,10 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# The most FLOPs of one measured call, so that slow processors need a fraction of a second too.
-MEASURED_FLOPS = 3e9  # of a product and its gradients, with 16 tokens at least
-MEASURED_INT8_FLOPS = 1e8  # of a product in int8, with one token at least
+# A measured call has at most so many FLOPs, so that slow processors too need only a fraction of a
+# second. Large matrices are multiplied with fewer tokens, but at least with 16, and in int8 with 1.
+MEASURED_FLOPS = 3e9  # a product and its gradients
+MEASURED_INT8_FLOPS = 1e8  # a product in int8
 
 
 def matmul_rates(
@@ -199,7 +200,7 @@ def matmul_rates(
 
 
 class GivenGradient(torch.autograd.Function):
-    """A scalar whose backward pass gives `out` this gradient.
+    """Turn `out` into a scalar, whose `backward()` hands `gradient` on to `out`.
 
     `out.backward(gradient)` does the same, but imports sympy, which takes a third of a second.
     """
@@ -218,9 +219,9 @@ class GivenGradient(torch.autograd.Function):
 def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
     """Measure FLOP/s of the product of so many tokens with a matrix, in float32 and in int8.
 
-    By one thread, in its processor time, which a busy machine hardly lengthens. Without
-    instructions for int8 torch multiplies one number after the other, so the sizes are limited to
-    those that take a fraction of a second there.
+    Measures the processor time of one thread, because a busy machine hardly lengthens that. On a
+    processor without instructions for int8, torch multiplies one number after the other. So sizes
+    are limited to those that take a fraction of a second there.
     """
     inputs = model.dim
     outputs = min(model.hidden_dim, 1024)
@@ -298,9 +299,9 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
 def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
     """Return about how long a training on so many tokens takes on a CPU.
 
-    `rate` is that of its products, in FLOP/s. Whole steps reach a share of it, which is smaller in
-    narrow models. `share` is 0.40 at width 128, 0.52 at 256 and 0.54 at 288; measured were 0.3 to
-    0.5, 0.4 to 0.5, and 0.6 to 0.7 (docs/speed.md).
+    `rate` is the measured rate of matrix products, in FLOP/s. Whole steps reach only a share of it,
+    which is smaller in narrow models. `share` is 0.40 at width 128, 0.52 at 256 and 0.54 at 288.
+    Measured shares were 0.3 to 0.5, 0.4 to 0.5, and 0.6 to 0.7 (docs/speed.md).
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)
@@ -320,8 +321,8 @@ def format_estimate(seconds: float) -> str:
 def describe_load() -> str:
     """Return a remark on an estimate if other processes keep this machine busy, else "".
 
-    The measured rate does not show it: it is that of the quickest of short products, which runs
-    while the others pause.
+    The measured rate does not show it: it is that of the fastest of some short products, and that
+    one ran while the other processes paused.
     """
     load = busy_load()
     if not load:
@@ -366,9 +367,9 @@ def resolve_compile(
 
 
 def find_missing(device: torch.device) -> str | None:
-    """Return what torch.compile needs for a device and does not find here, in words, or None.
+    """Return in words what torch.compile needs for a device and does not find here, or None.
 
-    torch itself takes up to ten seconds to say so.
+    torch itself takes up to ten seconds to find that out.
     """
     if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
