@@ -38,13 +38,13 @@ class StepResult(NamedTuple):
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
     stopping: bool
-    """Whether any process had been asked to stop before it joined this step's sum."""
+    """Whether any process had been asked to stop when the losses of this step were summed."""
     seconds: float
-    """Time from its start, or from the end of the step before if that is later, to its end."""
+    """Time that it took. If it was started before the previous step had finished, since then."""
     finished: float
-    """When its numbers were there, by `time.perf_counter`."""
+    """When its results were ready, by `time.perf_counter`."""
     loss_scale: float
-    """By what the loss was multiplied before its gradient was computed, in float16; else 1."""
+    """Factor of the loss from which the gradient was computed, in float16; else 1."""
 
     @property
     def overflowed(self) -> bool:
@@ -66,10 +66,10 @@ class PendingStep:
     lr: float
     started: float
     finished: float | None = None
-    """None until somebody has waited."""
+    """None before `wait`."""
 
     def wait(self) -> None:
-        """Wait until the numbers are there."""
+        """Wait until the results are ready."""
         if self.finished is not None:
             return
         if self.copied is not None:
@@ -79,16 +79,16 @@ class PendingStep:
         self.finished = time.perf_counter()
 
     def read(self, since: float = -math.inf) -> StepResult:
-        """Return what the step has measured; waits for it.
+        """Wait for the step, and return what it has measured.
 
-        `since` is when the step before was finished. The time until then is that step's.
+        `since` is when the previous step was finished. Earlier times belong to that step.
         """
         self.wait()
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # `start_step` decides by all four numbers, which is the same: `stop` and `loss_scale` are
-        # always finite.
+        # `start_step` skips the step if any of the four numbers is not finite. That is the same,
+        # because `stop` and `loss_scale` always are.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
@@ -162,11 +162,11 @@ class Setup:
     stop: StopSignal = field(default_factory=StopSignal)
     """What asks this process to stop."""
     reads_late: bool = False
-    """Whether the next step is started before the numbers of a step are read, as on a GPU, which
-    would otherwise have nothing to do meanwhile. The optimizers then skip a step that is not finite
-    without the CPU's knowing."""
+    """Whether a step is started before the results of the previous one are read. This keeps a GPU
+    busy. The optimizers skip a step that is not finite by themselves, because the CPU does not know
+    of it yet."""
     graphs: GradientGraphs | None = None
-    """`add_gradient` of this setup by CUDA graphs; None where they gain nothing."""
+    """Runs `add_gradient` for this setup as CUDA graphs. None where they gain nothing."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
@@ -177,9 +177,9 @@ def train_step(setup: Setup, step: int) -> StepResult:
 def start_step(setup: Setup, step: int) -> PendingStep:
     """Start optimizer step number `step` on its global batch.
 
-    With `setup.reads_late` the CPU waits for nothing here: whether loss and gradient are finite is
-    decided where they are, and the numbers are copied while the GPU computes. So the CPU reads the
-    batch of the next step, too, while the GPU computes this one, and needs no thread for that.
+    With `setup.reads_late` the CPU does not wait for the GPU here. The GPU decides whether loss and
+    gradient are finite, and copies the results to the CPU when it has them. Meanwhile the CPU can
+    read the batch of the next step, and needs no thread for that.
     """
     started = time.perf_counter()
     config = setup.config
@@ -242,8 +242,8 @@ def add_gradients(setup: Setup, step: int) -> Tensor:
 def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Tensor:
     """Add the gradient of a micro-batch, which is on the device, to the gradients of its batch.
 
-    Returns the sum of its losses in nats, a scalar on the device. Reads no number of the device, as
-    `GradientGraphs` may record it.
+    Returns the sum of its losses in nats, a scalar on the device. Copies no number from the device,
+    because `GradientGraphs` may record this as a CUDA graph.
     """
     tokens = setup.config.train.batch_size * setup.config.data.seq_len
     with setup.compute.autocast():
