@@ -25,8 +25,8 @@ from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
 RunTraining = Callable[[Start, StopSignal], Any]
-"""`run` of train.py, which returns an Outcome. It is handed down, because commands import this
-package, and it imports no command."""
+"""`run` of train.py, which returns an Outcome. It is passed as an argument, because commands import
+this package, and not the other way round."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Training(msgspec.Struct, frozen=True):
     steps: int
     """Its optimizer steps, all of them: `train.steps` of its options."""
     options: dict[str, Any]
-    """Options of train.py by dotted name, over the defaults, or over those of the trunk."""
+    """Options of train.py by dotted name. They override the defaults, or those of the trunk."""
     trunk: str | None = None
     """The run to branch off from. None: the run starts at step 0."""
     at: int | None = None
@@ -45,7 +45,7 @@ class Training(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of a worker: trainings, and what is returned of them, as its subclass says."""
+    """One task of a worker: some trainings, and a result, which the subclass names."""
 
     name: str
     trainings: list[Training]
@@ -53,11 +53,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalibrationJob(Job, frozen=True, kw_only=True):
-    """Repeat a run of another study (`--beside`), to see whether this machine gives the loss in its
-    record. The result is the loss."""
+    """Repeat a run of another study (`--beside`). The result is the loss.
+
+    It shows whether this machine gives the same loss as that of the other study.
+    """
 
     committed: float
-    """The loss in its record."""
+    """The loss in the record of the other study."""
 
 
 class TuningJob(Job, frozen=True, kw_only=True):
@@ -84,9 +86,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread, and so one job at a time. `request_stop` runs in another thread, at
-    # any moment. It adds to `stopped_keys` and then looks for `stop_of_job`; here the order is the
-    # reverse. So a job that is asked to stop just now finds its key, or `request_stop` its signal.
+    # A worker has one thread for jobs, and so does one at a time. `request_stop` runs in another
+    # thread, at any moment. It first writes `stopped_keys` and then reads `stop_of_job`. Here the
+    # order is the reverse: so at least one of the two sees what the other has written.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -205,7 +207,7 @@ def make_start(training: Training) -> Start:
 
 
 def to_argv(training: Training) -> list[str]:
-    """Return the command line that does the same, for the log and the run."""
+    """Return the command line of train.py for a training that begins, for the log and the run."""
     words = to_words(training.options)
     if training.trunk is None:
         return words
@@ -229,11 +231,9 @@ def has_diverged(folder: Path) -> bool:
 
 
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
-    """Tell this worker to save and end its job if it is one of `keys`, and to begin none of them.
+    """Stop the jobs with these keys on a worker, and return the keys of those that it is doing.
 
-    Dask hands over `dask_worker` because of its name.
-
-    Returns those of `keys` that the worker is doing.
+    These save and end. The others will not begin. Dask fills in `dask_worker` because of its name.
     """
     dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}
