@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = parse(argv)
         trained, chat = load_trained(options)
-        options.chat_format = chat  # goes to `start_rows` with the options, for every text
+        options.chat_format = chat  # for `start_rows`, which gets the options with every text
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -118,9 +118,9 @@ class ModelOptions:
     Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others. auto measures on a CPU which
-    of the two is faster for this number of samples, not compiled; on CUDA it is bfloat16 from
-    capability 8.0 on, and float32 below. There is no float16, whose range is too small for some
+    and is up to twice as fast on some processors, slower on others. auto chooses one of the two. On
+    a CPU it measures which is faster for this number of samples, not compiled. On CUDA it takes
+    bfloat16 from capability 8.0 on. There is no float16, because its range is too small for some
     weights. int8, on a CPU only, quantises weights, and their inputs where that is faster. It pays
     for larger models, with --compile. Where its products are slower than float32's, a note with
     both rates says so."""
@@ -153,7 +153,8 @@ class TextOptions:
     """Continue the text in this UTF-8 file, its last newline included; - is stdin."""
     chat: bool = False
     """Put every prompt into the chat template of the model's folder, as what a user says, and print
-    the answer only. A special token that the prompt spells is one, as in transformers."""
+    the answer only. The name of a special token in a prompt becomes that token, as in
+    transformers."""
     interactive: bool = False
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
     comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
@@ -222,7 +223,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
 
 
 def name_weights(run: RunDir, checkpoint: str) -> str:
-    """Return which weights of a run are read: without a `best`, its last."""
+    """Return in words which weights of a run are read. Without a `best`, they are its last."""
     if "imported" in run.manifest:
         return "imported weights"
     best_step = run.checkpoints.saved_step("best")
@@ -325,7 +326,8 @@ class Session:
     options: argparse.Namespace
     seed: int
     turn: int = 0
-    """Texts since the seed was set. The first is the one that --seed draws for a single prompt."""
+    """How many texts were written since the seed was set. The first is drawn by the seed itself, as
+    without --interactive."""
     ids: list[int] = field(default_factory=list)
     """Tokens of the last text, its prompt included."""
     rows: list[Row] = field(default_factory=list)
@@ -333,8 +335,8 @@ class Session:
     speed: Speed = field(default_factory=Speed)
     """That of all texts."""
     step: Step | None = None
-    """The function that computed the logits of the last text. The next text may use it, with all
-    that it has recorded (`graph_batch`)."""
+    """The function that computed the logits of the last text. The next text may use it again, with
+    the CUDA graphs that it has recorded."""
 
     def answer(self, line: str) -> None:
         """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
@@ -437,7 +439,7 @@ def write_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # of every token, and of the rest of each row, which `stream` yields at the end
+    times = []  # when each token came, and at the end the rest of each row: see `stream`
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -453,8 +455,9 @@ def write_texts(
     warning = trained.describe_excess(max(batch.lengths))
     if warning is not None:
         say(f"note: {warning}")
+    prefill_tokens = min(batch.starts) * len(ids)  # of every prompt, as many as the shortest has
     speed = Speed(
-        prefill_tokens=min(batch.starts) * len(ids), prefill_seconds=times[0] - started,
+        prefill_tokens=prefill_tokens, prefill_seconds=times[0] - started,
         decoded_tokens=count_decoded(batch), decoding_seconds=times[-1] - times[0],
     )
     return batch.new_tokens(), speed, step
@@ -505,7 +508,7 @@ def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> Non
 
 
 def suggest_another(options: argparse.Namespace) -> str:
-    """Return what draws another text."""
+    """Return, in words for the user, what would draw another text."""
     if options.temperature == 0:
         return "--temperature 0.8"
     if options.top_k == 1:
