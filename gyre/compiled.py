@@ -124,7 +124,7 @@ def compile_step(
         return run
     tokens = torch.zeros(rows, prompt, dtype=torch.long)
     key = tokens.new_empty(1)
-    once = cache.every(samples)
+    once = cache.every_nth(samples)
     if compiles_prefill(once, prompt):
         find_package(once, tokens[::samples].contiguous(), key.expand(prompt))
     # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads

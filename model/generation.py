@@ -344,7 +344,7 @@ def prefill_samples(
 
     Run each prompt once and copy its keys and values.
     """
-    once = cache.every(samples)
+    once = cache.every_nth(samples)
     logits = step(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
         rows = x[:, :, : once.length].unflatten(0, (-1, samples))

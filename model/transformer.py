@@ -101,11 +101,11 @@ class KVCache:
         self.values = [torch.empty(*shape, config.head_dim, **options) for _ in layers]
         self.length = 0
 
-    def every(self, samples: int) -> "KVCache":
-        """Return a cache of every `samples`-th row. Its tensors are views of this one's."""
+    def every_nth(self, n: int) -> "KVCache":
+        """Return a cache of every n-th row. Its tensors are views of this one's."""
         rows = copy.copy(self)
-        rows.keys = [x[::samples] for x in self.keys]
-        rows.values = [x[::samples] for x in self.values]
+        rows.keys = [x[::n] for x in self.keys]
+        rows.values = [x[::n] for x in self.values]
         return rows
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:

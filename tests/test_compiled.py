@@ -95,7 +95,7 @@ def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
 def test_no_prefill_is_compiled_for_samples_that_share_a_cache(monkeypatch):
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     cache = KVCache(sharp_model(n_layers=1).config, 4, 9)
-    assert not compiles_prefill(cache.every(2), 4)
+    assert not compiles_prefill(cache.every_nth(2), 4)
 
 
 def test_without_a_cache_nothing_is_compiled(opened):
