@@ -20,7 +20,7 @@ from model.transformer import KVCache, Transformer
 Step = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
-"""On CUDA, the room of a cache is a multiple of this, and so is what a graph reads of it."""
+"""On CUDA, a cache has room for a multiple of this many keys, and graphs read multiples of it."""
 NUMBERS_AHEAD = 16
 """How many random numbers of each row are copied to the device together, one for each token."""
 
@@ -135,25 +135,26 @@ class Batch:
         self.seen = seen.to(self.sampling_device)
         self.last_due = list(range(len(self.starts)))
         """The rows that drew a token last."""
+        # On the device. It is copied there again only if other rows are due.
         self.last_due_index = torch.tensor(self.last_due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
-        """Random numbers (NUMBERS_AHEAD, B), at i for position `first_number + i` of every row."""
-        self.first_number = -NUMBERS_AHEAD  # so `numbers` holds those of no token yet
+        """Random numbers (NUMBERS_AHEAD, B). Those at i are for position `first_position + i`."""
+        self.first_position = -NUMBERS_AHEAD  # before all positions: there are no numbers yet
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
 
         `step` computes the logits, as `next_logits` does. Dropout is off until the iterator ends or
         is closed. Raises UserError for logits that are not finite, and ValueError for a batch that
-        was drawn before. With `steps_ahead`, later steps run while the caller has a token.
+        was drawn before. With `steps_ahead`, later steps run while the caller handles a token.
 
         Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
         tokens that all unfinished rows have: first the length of the shortest prompt (prefill),
         then one token at a time (decode). While a short row draws tokens, a longer one still reads
         its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
         """
-        # Not `lengths`: a closed iterator has lost tokens that it drew and did not yield.
+        # `lengths` does not tell: an iterator that was closed may have drawn more than it yielded.
         if self.drawn_lengths != self.starts:
             raise ValueError("these rows were drawn before: make another Batch")
         inference = torch.inference_mode()
@@ -162,7 +163,7 @@ class Batch:
             while self.live:
                 due = self.due_rows()
                 if due:
-                    with inference:  # but not what the caller does with a token
+                    with inference:  # not around `yield`, because the caller may train
                         unread.append(self.start_step(step, due))
                 # Read the oldest step once enough steps are under way. If no row is due, nothing
                 # is left to start: then every token is drawn, and some are unread.
@@ -216,15 +217,15 @@ class Batch:
     def compute_logits(self, step: Step, position: int) -> Tensor:
         """Feed all tokens before `position`, or those of them that are not in the cache.
 
-        Returns the logits (B, V) of the token there, on the device where tokens are drawn.
+        Returns the logits (B, V) for the token at `position`, on the device where it is drawn.
         """
         cache = self.cache
         first = 0 if cache is None else cache.length
         # Contiguous, because the compiler would compile again for other offsets or strides.
         fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
-        # Prompts of one token are not read once for all samples, but in each row: a compiled step
-        # is compiled for the rows of the whole batch if it is fed one token, as in decoding.
+        # Feed a prompt once for all its samples. Not if it has one token: that looks like decoding,
+        # for which a compiled step takes the rows of the whole batch only.
         repeats_prompts = self.num_samples > 1 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
             if repeats_prompts and cache is not None and cache.length == 0:
@@ -245,7 +246,7 @@ class Batch:
             drawn = sample(logits, self.sampling, numbers, self.seen)
         else:
             drawn = sample(logits[rows], self.sampling, numbers[rows], self.seen[rows])
-        # A step may feed the id of a broken row before the CPU reads that it is BROKEN.
+        # BROKEN is not an id. On a GPU, the next step is fed before the CPU reads and refuses it.
         tokens = drawn.clamp(min=0)
         if all_due:  # by one kernel
             self.tokens[:, position] = tokens
@@ -259,12 +260,12 @@ class Batch:
         """Return the random numbers (B,) that draw the tokens at `position`, on the device."""
         if self.sampling.temperature == 0:
             return self.numbers[0]  # zeros, which nothing reads
-        if not self.first_number <= position < self.first_number + NUMBERS_AHEAD:
-            self.first_number = position
+        if not self.first_position <= position < self.first_position + NUMBERS_AHEAD:
+            self.first_position = position
             block = [self.compute_numbers(position + i) for i in range(NUMBERS_AHEAD)]
             numbers = torch.tensor(block, dtype=torch.float64)
             self.numbers = numbers.to(self.sampling_device, non_blocking=True)
-        return self.numbers[position - self.first_number]
+        return self.numbers[position - self.first_position]
 
     def compute_numbers(self, position: int) -> list[float]:
         """Return the random number for each row's token at `position`, or 0 if it draws none."""
@@ -332,7 +333,7 @@ def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
     dtype = model.norm.weight.dtype
     if torch.is_autocast_enabled(device.type):
         dtype = torch.get_autocast_dtype(device.type)
-    if device.type == "cuda":  # texts of similar lengths can share what was recorded for one
+    if device.type == "cuda":  # texts of similar lengths can then share CUDA graphs
         length = KEY_BLOCK * math.ceil(length / KEY_BLOCK)
     return KVCache(model.config, rows, length, device, dtype)
 

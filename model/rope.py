@@ -87,7 +87,8 @@ def scaled_frequencies(
     slowed = frequencies / scaling.factor
     if scaling.type == "linear":
         return slowed
-    # YaRN's ramp is 1 where a pair is slowed, and llama3's where it is not.
+    # The two ramps are opposite: yarn's is 1 for pairs that are slowed, llama3's for those that are
+    # kept.
     if scaling.type == "yarn":
         return torch.lerp(frequencies, slowed, yarn_ramp(scaling, head_dim, theta))
     if scaling.type == "llama3":
@@ -106,10 +107,10 @@ def ntk_theta(theta: float, factor: float, head_dim: int) -> float:
 
 
 def dynamic_factor(scaling: RopeScaling, length: int) -> float:
-    """Return the factor of a text of l tokens: f*l/L - (f-1) for `scaling.factor` f; 1 up to L.
+    """Return the factor of a text of l tokens: f*l/L - (f-1), and at least 1.
 
-    This is Hugging Face's dynamic NTK. With f = 1 it is the paper's l/L. (emozilla 2023;
-    arXiv:2309.00071, section 3.3)
+    f is `scaling.factor`. This is Hugging Face's dynamic NTK. With f = 1 it is the paper's l/L.
+    (emozilla 2023; arXiv:2309.00071, section 3.3)
     """
     f = scaling.factor
     stretch = length / scaling.original_positions

@@ -181,7 +181,7 @@ class Attention(nn.Module):
         xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
         xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
-        if freqs_cis is not None:  # RoPE, or an encoding whose `rotate` may widen both
+        if freqs_cis is not None:  # RoPE, or an encoding with a `rotate` that may widen both
             xq, xk = self.rotate(xq, xk, freqs_cis)
         xq = xq.transpose(1, 2)  # (B, H, T, D)
         xk = xk.transpose(1, 2)  # (B, H_kv, T, D)
@@ -281,10 +281,10 @@ class Transformer(nn.Module):
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
         addressed by (seed, name). So two models of one seed have the same values in a matrix of the
-        same name and shape, up to a factor: the ratio of its stds. Matrices that write into the
-        residual stream are divided by sqrt(2 n_layers), so that its variance does not grow with
-        depth. In `drawn_as` an encoding can give a matrix the stream of another one, and a factor
-        on its std.
+        same name and shape. If its std differs between them, the values differ by that factor.
+        Matrices that write into the residual stream are divided by sqrt(2 n_layers), so that its
+        variance does not grow with depth. In `drawn_as` an encoding can give a matrix the stream of
+        another one, and a factor on its std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2:
@@ -364,7 +364,7 @@ class Transformer(nn.Module):
 
 @contextmanager
 def fixed_draws(method: str) -> Iterator[None]:
-    """Within, the method of an encoding makes its tensors on the CPU, and the same ones each time.
+    """Let a method of an encoding draw the same random numbers each time, on the CPU.
 
     The table of an encoding is in no checkpoint, so random numbers in it have to be the same when
     the model is built again. Afterwards PyTorch's random stream goes on where it was before.
