@@ -40,8 +40,9 @@ def compute_logits(model, prompt: list[int], new: list[int]) -> Tensor:
 
 
 def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]) -> None:
-    """By the random number of its sample and place, and with a penalty for what its row has."""
-    # Below 1, so that tokens repeat, and a penalty for the tokens of another row would show.
+    """Draw each token again: from the logits of its row's text alone, by its own random number, and
+    with a penalty for the tokens of its row."""
+    # A penalty below 1 makes tokens repeat. One for the tokens of another row would show.
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
     assert len({tuple(row) for row in rows}) == 6
@@ -70,7 +71,8 @@ def test_prompts_of_one_length_have_texts_of_their_own():
 
 @pytest.mark.parametrize("longest", [11, 5])
 def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
-    """9 is the trained length. The prompts or what follows them pass it: there is no cache."""
+    """Rows become longer than 9 tokens, the trained length, so there is no cache. In one case a
+    prompt is already longer."""
     model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 9))
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(longest, seed=2)]
     assert_each_token_is_drawn_from_its_own_text(model, prompts)
@@ -139,7 +141,7 @@ def test_a_prompt_is_read_once_for_all_its_samples():
 
 
 def test_the_rest_of_a_long_prompt_is_read_at_once():
-    """After two tokens of the short row, whose last one is not fed alone."""
+    """First the short row draws its two tokens. Then one pass feeds what is left of the prompt."""
     first, last = generate_and_record([5, 40], max_new_tokens=2)
     assert first == [(2, 5), (2, 1), (2, 34), (2, 1)]
     assert last == [(2, 1), (2, 1), (2, 1), (2, 1)]
@@ -257,6 +259,7 @@ def test_texts_are_the_same_if_tokens_are_read_later(steps_ahead):
 
 @pytest.mark.parametrize("steps_ahead, steps", [(0, 4), (1, 5)])
 def test_a_row_that_ends_costs_one_step_per_step_ahead(steps_ahead, steps):
+    """That step was started before the end of the row was read."""
     lengths = []
 
     def step(model, tokens, cache):
@@ -295,7 +298,7 @@ def test_a_row_ended_within_a_step_gives_no_more_tokens():
 
 @pytest.mark.parametrize("steps_ahead", [0, 1])
 def test_broken_logits_are_an_error(steps_ahead):
-    """Those after the second token. A step ahead feeds what was drawn from them."""
+    """The logits after the second token are broken. A step ahead feeds what is drawn from them."""
     calls = []
 
     def step(model, tokens, cache):
@@ -350,7 +353,7 @@ def test_a_gpu_draws_the_texts_of_the_cpu(sampling):
 @pytest.mark.cuda
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.8, top_k=50)], ids=str)
 def test_a_step_on_a_gpu_waits_for_nothing(sampling):
-    """With a `step` that does not. All rows are due."""
+    """Here the function that computes the logits does not wait either, and all rows are due."""
     batch = Batch(sharp_model().cuda(), [PROMPTS[0]] * 2, sampling, max_new_tokens=12)
     logits = torch.randn(2, 97, device="cuda")
     torch.cuda.set_sync_debug_mode("error")

@@ -49,7 +49,7 @@ def test_a_branch_becomes_a_command_line():
 
 
 class Called(list):
-    """The command lines of the trainings that it is asked for; none is done."""
+    """Stands in for `train.run`: a list of the command lines that it was called with."""
 
     def __call__(self, start, stop):
         self.append(start.argv)
@@ -120,7 +120,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
             train_run(called, training, StopSignal())
     assert train_run(called, training, StopSignal())
     assert len(called) == 1
-    new_run("live")  # and it may be removed a second time
+    new_run("live")  # a run of this name can also be removed again
     assert train_run(called, training, StopSignal())
     assert [*live.parent.iterdir()] == []
 
@@ -243,8 +243,8 @@ def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):
 
 
 def test_a_record_is_of_the_last_weights(monkeypatch):
-    """The best weights are chosen by their validation loss, which the record reports: it would be
-    too low."""
+    """The best weights are those with the lowest validation loss. A record of them would report a
+    loss that is too low."""
     opened = []
 
     def open_scorer(run, which, device):
@@ -259,8 +259,8 @@ def test_a_record_is_of_the_last_weights(monkeypatch):
 
 
 def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
-    """The trunk is the longest, and is measured by `measure`. Its branches come from long to short,
-    and are measured by `measure_end`."""
+    """The runs are given from long to short. The first is the trunk, which `measure` measures. Its
+    branches are measured by `measure_end`."""
     other_values = {"loss": 2.0, "se": None, "stretches": [], "shift": None}
     monkeypatch.setattr(record.measure, "measure",
                         lambda *args, **options: {"tokens": 400, **other_values})

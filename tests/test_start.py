@@ -110,7 +110,7 @@ def test_a_run_from_another_has_its_tokenizer(workdir, finished):
     assert data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
 
-def test_the_command_line_changes_what_no_shape_needs(workdir, finished):
+def test_a_fine_tuning_may_have_another_dropout(workdir, finished):
     argv = [*training_argv(workdir), "--init-from", finished, "--model.dropout", "0.25"]
     saved = read_config(finished / "config.yaml").model
     assert start(*argv).config.model == replace(saved, dropout=0.25)
@@ -133,8 +133,8 @@ def test_a_table_of_positions_pins_the_context_down(learned):
         start("--init-from", learned, "--model.max_positions", "10")
 
 
-def test_rows_of_another_text_are_as_long_as_a_table_of_positions(workdir, learned, tmp_path):
-    """A text this short gets rows of 30 otherwise."""
+def test_learned_positions_fix_the_row_length_of_another_text(workdir, learned, tmp_path):
+    """With other encodings, a text this short would get rows of 30 tokens."""
     (tmp_path / "short.txt").write_text("abc de " * 60)
     argv = training_argv(workdir, "--init-from", learned, "--data.files", tmp_path / "short.txt",
                          "--data.seq_len", "auto", "--name", "from-learned")
@@ -160,7 +160,7 @@ def test_a_new_scaling_makes_the_context_as_long_as_it_reaches(workdir, base, fa
 
 
 @pytest.mark.parametrize("factor", ["inf", "nan"])
-def test_a_scaling_without_a_reach_is_refused(workdir, base, factor):
+def test_a_factor_that_is_not_finite_is_refused(workdir, base, factor):
     argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], factor]
     message = rf"^model\.rope_scaling\.factor must be in \[1, 1e6\], not {factor}$"
     with pytest.raises(UserError, match=message):
@@ -201,7 +201,7 @@ def test_another_text_keeps_the_other_data_settings(base):
     assert (asked.config.data.files, asked.config.data.val_fraction) == (["book.txt"], 0.2)
 
 
-def test_another_text_makes_a_limit_of_the_row_length(base):
+def test_another_text_gets_rows_of_at_most_the_base_s_length(base):
     draft = start("--init-from", base, "--data.files", "book.txt").draft
     assert draft.fitted == {"data.seq_len", "data.val_fraction", "train.steps",
                             "optim.warmup_steps", "train.eval_interval"}
@@ -281,7 +281,9 @@ def of_lines(workdir):
 @pytest.mark.parametrize("files", [
     ["text.txt"], ["./text.txt"], ["te*.txt"], ["linked.txt"], ["text.txt", "more.txt"],
     ["more.txt", "text.txt"], ["copy.txt"], ["more.txt", "copy.txt"]])
-def test_a_text_with_the_base_s_is_divided_as_it_was(of_lines, workdir, monkeypatch, files):
+def test_a_text_that_shares_a_file_with_its_base_is_divided_alike(
+    of_lines, workdir, monkeypatch, files
+):
     monkeypatch.chdir(workdir)
     Path("more.txt").write_text("more", encoding="utf-8")
     Path("linked.txt").unlink(missing_ok=True)
@@ -350,7 +352,7 @@ def test_a_share_that_is_given_to_a_fine_tuning_is_kept(of_lines):
 
 
 @pytest.mark.parametrize("option", ["--data.hub_split", "--data.hub_revision"])
-def test_another_part_of_a_data_set_is_of_the_same_one(base, monkeypatch, option):
+def test_another_part_of_the_same_data_set_keeps_its_column(base, monkeypatch, option):
     saved = read_config(base / "config.yaml")
     hub = replace(saved.data, source="hub", files=None, hub="some/stories", column="story")
     monkeypatch.setattr("gyre.start.read_config", lambda _: replace(saved, data=hub))
@@ -382,7 +384,7 @@ def test_a_source_of_a_users_own_may_have_columns(monkeypatch):
     assert start("--data.source=letters", "--data.column=body").config.data.column == "body"
 
 
-def test_the_column_of_a_file_may_be_for_its_own_text(tmp_path, monkeypatch):
+def test_a_column_in_a_file_is_no_error_if_the_text_is_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("poem.txt").write_text("a poem", encoding="utf-8")
     Path("chats.yaml").write_text("{data: {hub: a/b, column: Message}}", encoding="utf-8")
@@ -475,7 +477,7 @@ def test_resume_auto_takes_what_auto_stood_for(again):
     assert start(*again, "--train.dtype", "auto").config.train.dtype == "float32"
 
 
-def test_resume_auto_has_chosen_the_steps_of_its_minutes(again):
+def test_resume_auto_ignores_minutes_and_keeps_their_steps(again):
     assert start(*again, "--train.minutes", "5").config.train.steps == 3
 
 

@@ -105,7 +105,7 @@ def test_one_process_trains_the_model_without_a_wrapper(workdir):
 
 @pytest.mark.parametrize("rows", ["10", "3"])
 def test_a_step_does_not_depend_on_how_its_batch_is_cut(workdir, rows):
-    """27 rows as 10 + 10 + 7 and as 9 x 3. Dropout is drawn for the row."""
+    """The batch has 27 rows, cut into 10 + 10 + 7 or into 9 x 3. Each row draws its own dropout."""
     whole = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", "27")
     parts = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", rows)
     for step in (0, 1):
@@ -147,7 +147,8 @@ def test_each_row_has_its_own_dropout_at_every_step_and_seed(workdir):
 
 
 def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
-    """As if each of three ranks had the whole batch: three times its loss, over its tokens."""
+    """As if three ranks had the same loss: the sum is three times that of one process, and it is
+    divided by the tokens of the global batch."""
     alone = train_step(build_setup(workdir), 0)
     monkeypatch.setattr(World, "sum_tensor", lambda self, values: 3 * values)
     assert train_step(build_setup(workdir), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
@@ -155,9 +156,9 @@ def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
-    """DDP and FSDP divide the sum of all gradients by the number of ranks.
+    """DDP and FSDP divide the sum of all gradients by the number of ranks, `size`.
 
-    Here each of them has the whole batch: its gradient has to be that of one process times `size`.
+    So each rank multiplies its gradient by `size` first. Here nothing is divided, which shows it.
     """
     alone = build_setup(workdir, "--optim.grad_clip", "0")
     setup = build_setup(workdir, "--optim.grad_clip", "0")
@@ -169,8 +170,7 @@ def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
 
 
 def batches_of_rank(setup, rank, pads):
-    """The micro-batches of step 3 that one of four ranks computes, padded to as many for all if
-    `pads`."""
+    """The micro-batches of step 3 on one of four ranks. With `pads`, all have equally many."""
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
     parallelism = SimpleNamespace(pads_micro_batches=pads)
     part = replace(setup, world=World(rank, 4, CPU), train_data=data, parallelism=parallelism)
@@ -230,12 +230,12 @@ def test_the_step_after_a_skipped_one_changes_every_weight(workdir):
     assert not any(map(torch.equal, before, setup.model.parameters()))
 
 
-# --- what a seed says -----------------------------------------------------------------------------
+# --- what a seed decides --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("position", ["rope", "learned", "alibi"])
 def test_encodings_of_one_seed_have_the_same_weights(workdir, position):
-    """Those that a model without positions has."""
+    """They are those of a model without positions."""
     weights = build_setup(workdir, "--model.position", position, "--seed", "2").model.state_dict()
     plain = build_setup(workdir, "--model.position", "none", "--seed", "2").model.state_dict()
     shared = {name: weights[name] for name in plain}
@@ -275,9 +275,8 @@ def asked_bytes(monkeypatch):
 
 
 def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
-    """First for the least that it may take, 4 bytes, and then for 12, because it is eager.
-
-    A pass has 5 rows of 20 tokens, each with 300 logits.
+    """The first check counts 4 bytes, the least that a logit can take. The second knows that the
+    training is eager, and counts 12. A pass has 5 rows of 20 tokens, with 300 logits each.
     """
     build_setup(workdir, "--train.micro_batch_size=5")
     first, second = asked_bytes
@@ -304,7 +303,7 @@ def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
     (torch.float32, False, 12), (torch.bfloat16, False, 12), (torch.float32, True, 8),
     (torch.float16, True, 4)])
 def test_a_compiled_loss_needs_less_memory(workdir, asked_bytes, dtype, compiled, expected):
-    """Of the logits of one more row: 20 tokens, each with 300."""
+    """Compare 5 rows with 6. The sixth has 20 tokens, with 300 logits each."""
     for rows in ("5", "6"):
         config = resolve(tiny_argv(workdir, "--train.micro_batch_size", rows), "").config
         build.check_fits(config, ALONE, dtype, compiled)
@@ -337,7 +336,7 @@ def test_muon_computes_in_the_dtype_of_the_rest(workdir, monkeypatch, dtype):
 
 
 def test_muon_and_adamw_have_rates_of_their_own(workdir):
-    """Both halved: step 0 is the first of two of warm-up."""
+    """Step 0 is the first of two steps of warm-up, so both rates are halved."""
     setup = build_setup(workdir, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3",
                         "--optim.lr", "0.002", "--optim.warmup_steps", "2")
     train_step(setup, 0)
