@@ -42,13 +42,13 @@ LAST_CLASS = 255  # shared by all further components: texts are cut less often t
 
 
 def choose_encoding(tokenizer: Tokenizer, n_bytes: int) -> Encode:
-    """Return a function that encodes texts as `tokenizer.encode_batch` does, which it may be.
+    """Return the fastest function whose results are those of `tokenizer.encode_batch`.
 
     n_bytes: how many bytes it will encode, in all
     """
-    packages = ("google.protobuf", "pyarrow")
-    is_worth_it = n_bytes >= LARGE and all(map(is_installed, packages))
-    if isinstance(tokenizer, JsonTokenizer) or not is_worth_it:
+    if n_bytes < LARGE or isinstance(tokenizer, JsonTokenizer):
+        return tokenizer.encode_batch
+    if not all(map(is_installed, ("google.protobuf", "pyarrow"))):
         return tokenizer.encode_batch
     classes = classify_characters(tokenizer.processor.serialized_model_proto())
     if classes is None:
@@ -165,24 +165,26 @@ class UnitEncoder:
         return np.split(ids, places)[:-1]
 
     def _cut(self, text: str, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where units begin, and the end: in characters, and in bytes (int32), (units + 1,).
+        """Return the places of cuts, in characters and in bytes (int32): two of (units + 1,).
 
-        `ends` are further places where a unit ends, in characters.
+        They are where units begin, and the end of the text. `ends` are further places, in
+        characters, where the text is cut in any case.
         """
         points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         classes = self.classes[points]
         before = classes[:-1]
+        after = classes[1:]
+        # Cut between classes, and beside characters that are ALONE. Never cut behind a space.
+        can_cut = (before != after) | (before == ALONE)
         is_cut = np.ones(len(points) + 1, dtype=bool)
-        is_cut[1:-1] = before != classes[1:]
-        is_cut[1:-1] |= before == ALONE
-        is_cut[1:-1] &= before != BLANK
+        is_cut[1:-1] = can_cut & (before != BLANK)
         is_cut[ends] = True
         cuts = np.flatnonzero(is_cut)
         if text.isascii():
             return cuts, cuts.astype(np.int32)
-        widths = np.ones(len(points), dtype=np.int32)
-        for least in (0x80, 0x800, 0x10000):
-            widths += points >= least
+        widths = np.ones(len(points), dtype=np.int32)  # bytes of each character in UTF-8
+        for first_wider in (0x80, 0x800, 0x10000):
+            widths += points >= first_wider
         offsets = np.zeros(len(points) + 1, dtype=np.int32)
         np.cumsum(widths, out=offsets[1:])
         return cuts, offsets[cuts]
