@@ -93,9 +93,9 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
         if not file.is_file():
             raise UserError(_describe_missing(file, index))
         for name, tensor in open_safetensors(file).items():
-            if weight_map.get(name, file) != file:
+            if weight_map.get(name, file) != file:  # the index takes it from another file
                 continue
-            if name in stored:  # and not in the index
+            if name in stored:  # two files have it, and the index does not choose
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
             stored[name] = tensor
     for name, file in weight_map.items():
