@@ -62,7 +62,7 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
     # equal files.
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     kept = int(CHARACTER_SHARE * (vocab_size - SMALLEST_VOCABULARY))
-    most = SMALLEST_VOCABULARY  # pieces that the attempt before allowed
+    n_possible = SMALLEST_VOCABULARY  # pieces that the previous attempt could have made
     while True:
         parts = split_at_others(sentences, [" ", *ranked[:kept]])
         try:
@@ -70,13 +70,13 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
         except VocabularyTooLargeError as error:
             if kept >= len(ranked):
                 raise
-            # Too few pairs repeat. Every piece that is missing becomes another character.
-            most = error.most
-            kept += vocab_size - most
+            # Too few pairs repeat to make so many pieces. Keep a character for each missing one.
+            n_possible = error.most
+            kept += vocab_size - n_possible
         except TooManyCharactersError:
-            # sentencepiece counts a line end only where a kept character follows it: this attempt
-            # has one more character than it has room for.
-            raise VocabularyTooLargeError(most) from None
+            # sentencepiece counts the line end as a character as soon as a kept one follows it.
+            # Then this attempt has one character more than it has room for.
+            raise VocabularyTooLargeError(n_possible) from None
 
 
 def split_at_others(sentences: Iterable[str], characters: Iterable[str]) -> list[str]:
