@@ -664,18 +664,23 @@ class Search:
     def describe_software(self) -> str | None:
         """Return a note on files of a glob that are in folders of software, such as node_modules.
 
-        None without any, or where the glob names that folder.
+        None if there are no such files, or if the glob names their folder.
         """
         if self.is_folder or self.is_named:
             return None
         folders = SOFTWARE - {*Path(self.pattern).parts}
-        found = [path for path in self.paths if folders & {*Path(path).parts[:-1]}]
-        if not found:
+        n_inside = 0
+        names: set[str] = set()
+        for path in self.paths:
+            parents = folders.intersection(Path(path).parent.parts)
+            if parents:
+                n_inside += 1
+                names |= parents
+        if n_inside == 0:
             return None
-        names = sorted(folders & {part for path in found for part in Path(path).parts[:-1]})
-        return (f"note: {self.pattern}: {len(found)} of {len(self.paths)} files are in "
-                f"{', '.join(names)}: name a folder, which leaves these out, if you do not want "
-                "them")
+        return (f"note: {self.pattern}: {n_inside} of {len(self.paths)} files are in "
+                f"{', '.join(sorted(names))}: name a folder, which leaves these out, if you do not "
+                "want them")
 
 
 def describe_kinds(counts: Mapping[str, int]) -> str:
