@@ -100,7 +100,7 @@ class Trained:
     def default_new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
 
-        1 where it has none, which `generate` refuses.
+        If the context has no room, returns 1. `Batch` then refuses the prompt.
         """
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
 
@@ -239,8 +239,8 @@ class Row:
     stopped: bool = False
     held: str = ""
     """Text that is not given out yet."""
-    begun: str = ""
-    """The end of the last text if a stop string may begin there. It has been given out."""
+    given_end: str = ""
+    """The end of the text that was given out, if a stop string may begin in it: see `finish`."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
     unfinished: tuple[bytes, int] = (b"", 0)
@@ -257,8 +257,8 @@ class Row:
         """
         if self.stopped:
             return ""
-        given_out = len(self.begun)
-        text = self.begun + self.held + self.decode(token)
+        n_given = len(self.given_end)
+        text = self.given_end + self.held + self.decode(token)
         end = find_stop(text, self.stops)
         if end is not None:
             self.stopped = True
@@ -266,10 +266,10 @@ class Row:
             end = len(text)
         else:
             end = len(text) - unsafe_length(text, self.stops)
-        # What has been given out already cannot be held back, but a stop string may begin in it.
-        self.begun = text[end:given_out]
-        end = max(end, given_out)
-        shown = self.first + text[given_out:end]
+        # What was given out cannot be held back any more, but a stop string may still begin in it.
+        self.given_end = text[end:n_given]
+        end = max(end, n_given)
+        shown = self.first + text[n_given:end]
         self.held = text[end:]
         self.first = ""
         self.text += shown
@@ -285,15 +285,15 @@ class Row:
         return text
 
     def finish(self) -> str:
-        """Return the rest of the text. `resume` can go on after it."""
+        """Return the rest of the text. After `resume`, more tokens can be pushed."""
         self.unfinished = self.decoder.getstate()
-        may_begin_stop = self.begun + self.held
+        may_begin_stop = self.given_end + self.held
         rest = self.push(None)
-        self.begun = "" if self.stopped else may_begin_stop
+        self.given_end = "" if self.stopped else may_begin_stop
         return rest
 
     def resume(self) -> None:
-        """Go on after the end. A stop string that was held back comes with the first text."""
+        """Go on after `finish`. A stop string that was left out comes with the next text."""
         self.decoder.setstate(self.unfinished)
         self.first = self.held
         self.held = ""
