@@ -51,9 +51,9 @@ MANIFEST = "manifest.json"
 # The dtypes of our weights, by the names that safetensors files have for them.
 SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
-# Where a checkpoint is looked for, in this order. A save in progress, or one that was killed, may
-# have left only `previous` or `.best`; without any `best`, `last` serves. `best` comes again after
-# `.best`: a save may have finished between the two looks.
+# Where a checkpoint is looked for, in this order. While a checkpoint is saved, or after a save was
+# killed, there may be only `previous` or `.best`. If no `best` was ever written, `last` is taken. A
+# save may end between the looks at `best` and `.best`, so look at `best` again.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
@@ -115,8 +115,8 @@ class Checkpoints:
     def _put_in_place(self, staging: Path, name: Literal["last", "best"] | int) -> None:
         """Rename `staging` to its final name, as the head of this file says."""
         target = self._place(name)
-        # Where the checkpoint that has this name goes. `previous` stays; the hidden one is removed
-        # at the end.
+        # The present checkpoint of this name is renamed to `replaced`. `previous` is then kept; any
+        # other is removed at the end.
         replaced = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
@@ -204,7 +204,7 @@ class Checkpoints:
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
         advice = f"train on with --resume {shlex.quote(str(self.path))}, or choose another run"
-        if self.has_best:  # as an imported run has, which is not resumed
+        if self.has_best:  # an imported run has only that, and cannot be resumed
             advice = "choose the checkpoint 'best', or another run"
         raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")
 

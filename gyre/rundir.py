@@ -11,8 +11,8 @@ runs/
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
         superseded/         offline folders of runs that have a newer one with all their points
 
-Only this module and checkpoint.py write there, and a study, which removes checkpoints that it needs
-no more.
+Only this module and checkpoint.py write there. A study also removes checkpoints that it does not
+need any more.
 """
 
 import glob
@@ -140,9 +140,9 @@ def read_created(run: Path, record: dict[str, Any]) -> datetime:
 def find_run(path: Path, runs: Path) -> Path:
     """Return the folder at `path`, or that of this name in `runs`.
 
-    Raises UserError, which says what is meant, if there is none or if it is no run.
+    If there is none, or if it is no run, raises UserError with a hint at what may be meant.
     """
-    if path.name in ("", ".."):  # such as ".", which is no name for an export, a branch or a curve
+    if path.name in ("", ".."):  # callers name exports, branches and curves after the folder
         path = Path(os.path.abspath(path))
     is_name = path.name == str(path)
     folder = path
@@ -345,7 +345,7 @@ class RunDir:
             if name not in hashes and file.is_file():  # it would be read instead of ours
                 raise UserError(f"{file} was added to this run, which has another tokenizer: "
                                 "remove it, or choose another run")
-        read_created(path, record)  # a list of runs is in this order
+        read_created(path, record)  # raises UserError here, and not later where runs are sorted
         return cls(path, record)
 
     @staticmethod
@@ -364,9 +364,9 @@ class RunDir:
     def resume(self, step: int, config: Config) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        Points of later steps, which a crash left behind, are removed: those steps are taken again.
-        wandb gets all points again, because it may have lost some when the process was killed, or,
-        offline, have some of those later steps.
+        A crash may have left points of later steps. They are removed, because those steps are taken
+        again. wandb gets all points again: it may lack some that were logged before the process was
+        killed and, if it was offline, may have some that are now removed.
         """
         points = self.points_until(step)
         self.checkpoints.forget_after(step)
@@ -453,15 +453,15 @@ class RunDir:
 def git_revision(folder: Path = Path(__file__).parent) -> dict[str, Any] | None:
     """Return the revision of the code in a folder, and whether tracked files differ from it.
 
-    If they do, `diff_sha256` is a hash of the difference and of the Python files that git does not
-    know, down to the packages: two runs that share it had the same code. None outside git, without
-    git, and in a checkout that git distrusts.
+    If they do, `diff_sha256` is a hash of the difference and of untracked Python files: two runs
+    that share it had the same code. Returns None outside git, without git, and in a checkout that
+    git distrusts.
     """
     git = ["git", "--no-optional-locks", "-C", str(folder), "-c", "diff.relative=false"]
     describe = [*git, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    # Of a binary file it has the hash, which takes less time and memory than its content.
+    # For a binary file, --full-index gives its hash. Its content would take more time and memory.
     diff = [*git, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "HEAD"]
-    # No deeper than our own: a virtual environment that is not ignored has thousands.
+    # Only those of the root and of packages: a virtual environment below has thousands of files.
     untracked = [*git, "ls-files", "--others", "--exclude-standard", "-z", "--",
                  ":(top,glob)*.py", ":(top,glob)*/*.py"]
     try:
