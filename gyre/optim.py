@@ -186,12 +186,12 @@ class Muon(Optimizer):
         for parameter in parameters:
             assert parameter.grad is not None
             gradients.append(parameter.grad)
-        # Views of this rank's parts: what changes a part changes its gradient, momentum or weight.
+        # Views of this rank's parts: changing one changes a gradient, a momentum or a weight.
         weights = [local_part(parameter) for parameter in parameters]
         momenta = [local_part(self._momentum(parameter)) for parameter in parameters]
         gradient_parts = [local_part(gradient) for gradient in gradients]
         if skipped is not None:
-            # A momentum that moves towards itself stays as it is.
+            # Then the momentum is moved towards itself, and stays as it is.
             replace_if(skipped, gradient_parts, momenta)
         torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
         # Nesterov's look-ahead. It overwrites `gradients`, which nothing else reads after the step.

@@ -197,9 +197,9 @@ class Replicated:
             return model, model
         devices = [self.world.device.index] if self.world.device.type == "cuda" else None
         module = DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
-        # DDP sorts its buckets anew after its first backward. With three processes or more, the
-        # place of a gradient in a bucket decides how its sum is rounded. So that comes before the
-        # first step of every training: else a resumed one would round its first step differently.
+        # DDP sorts its buckets anew after its first backward pass. With three processes or more,
+        # the place of a gradient in a bucket decides how its sum is rounded. So take such a pass
+        # now. Otherwise the first step of a resumed training would be rounded differently.
         tokens = torch.zeros(1, 1, dtype=torch.int64, device=self.world.device)
         model.eval()
         with uncompiled():
@@ -240,7 +240,10 @@ class Replicated:
         return math.isfinite(gather_tensor(size).item())
 
     def gather(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return the context in which methods other than `forward` can be called."""
+        """Return a context in which methods other than `forward` can be called.
+
+        A compiled model runs eagerly in it, and a sharded one has all its weights.
+        """
         return uncompiled()
 
 
