@@ -173,7 +173,7 @@ def take_steps(
     """Take steps until the last one, or until any rank is asked to stop. `pending` is the first.
 
     With `setup.reads_late`, the next step is started before the results of the current one are
-    read. It is not if the current step ends with a validation or a save, which need its weights.
+    read. Before a validation or a save it is not, because they need the weights of the current one.
     """
     progress = setup.progress
     previous_finished = -math.inf

@@ -75,8 +75,8 @@ class Start:
     step: int | None = None
     """The step of that checkpoint. None: the last."""
     draft: Draft | None = None
-    """The configuration, in which numbers may still depend on the text. None if the training
-    starts from a checkpoint."""
+    """The configuration, in which numbers may still depend on the text. None if a run is resumed or
+    branched off from: it has its numbers."""
     repeatable: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
     data: Prepared | None = None
@@ -303,8 +303,9 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
-    The model and the tokenizer are those of the other run. Only dropout can be changed by a file,
-    and only what no weight has its shape from by the command line. Raises UserError for the rest.
+    The model and the tokenizer are those of the other run. The command line can change what no
+    weight has its shape from; raises UserError for other options of the model. A configuration file
+    can change the dropout; its other options of the model are ignored.
 
     The text is that of the other run unless another one is given. If that one shares a file with
     it, the same share is held out. Otherwise the new run could validate on what the other run was
