@@ -25,14 +25,15 @@ FITTED = ("data.vocab_size", "data.seq_len", "data.val_fraction", *FITTED_TO_STE
 TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
         "data.hub_revision")
 
-# Rows are shortened until an epoch has so many batches, because a short training would take too few
-# steps, but not below SHORTEST_ROW tokens, because the context of a model is four times its rows.
+# Rows are shortened until an epoch has this many batches: with longer rows, a training on a short
+# text would take too few steps. They keep SHORTEST_ROW tokens, because the context of a model is
+# four times its rows.
 BATCHES = 4
 SHORTEST_ROW = 32
 WARMUP_SHARE = 0.1  # of the steps
 VALIDATIONS = 3  # in a training of fitted length, if its steps allow so many
-# Validations of so many tokens or more are fewer, if three took more than this share of the time of
-# the steps.
+# With this many validation tokens, there are fewer validations if they would otherwise take more
+# than this share of the time of the steps.
 MANY_VAL_TOKENS = 50_000
 VALIDATION_SHARE = 0.25
 
@@ -67,9 +68,9 @@ class Draft:
         if "data.seq_len" in self.fitted:
             seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
             numbers["data.seq_len"] = seq_len
-        stated = limits.data.val_fraction
-        held_out = manifest.get("val_fraction", stated)  # the manifest has it only if it was fitted
-        if "data.val_fraction" in self.fitted and held_out != stated:
+        configured = limits.data.val_fraction
+        held_out = manifest.get("val_fraction", configured)  # it is there only if it was fitted
+        if "data.val_fraction" in self.fitted and held_out != configured:
             numbers["data.val_fraction"] = held_out
         if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
             steps = limits.train.steps
@@ -79,7 +80,7 @@ class Draft:
                 numbers["train.steps"] = steps
             numbers |= self.fit_to_steps(steps, step_tokens, manifest["val"]["tokens"])
         chosen = [f"{name} {number}" for name, number in numbers.items()]
-        if self.shortens_samples:  # not told: it follows from the rows
+        if self.shortens_samples:  # not named in `chosen`, because it follows from the rows
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
             half = context.model.max_positions // 2
             numbers["train.sample_tokens"] = min(limits.train.sample_tokens, half)
@@ -154,7 +155,7 @@ class Layers:
     fitted: set[str] = field(default_factory=set)
     """The options that are chosen for the text."""
     timed: set[str] = field(default_factory=set)
-    """The options that are chosen for train.minutes, if a layer has them."""
+    """The options that are chosen for train.minutes, if a layer sets that."""
     set_by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FITTED, -1))
     """The number of the layer that an option is from."""
     shortens_samples: bool = False
