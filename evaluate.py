@@ -190,9 +190,9 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
     runs = [run for run in opened if run is not None]
     if not runs:
         advice = "make one with `python train.py --config small.yaml`"
-        of_studies = sorted(file.parent for file in Path(folder).glob("[!.]*/[!.]*/run.json"))
-        if of_studies:
-            advice = f"give a run of a study by its path, such as {of_studies[0]}, or {advice}"
+        in_studies = sorted(file.parent for file in Path(folder).glob("[!.]*/[!.]*/run.json"))
+        if in_studies:
+            advice = f"give a run of a study by its path, such as {in_studies[0]}, or {advice}"
         raise UserError(f"no run in {Path(folder).absolute()}/ yet: {advice}")
     return sorted(runs, key=lambda run: run.created)
 
@@ -217,8 +217,8 @@ def open_rundir_or_skip(path: str | Path) -> RunDir | None:
 def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> list[Model]:
     """Return what these paths name, in this order; folders are open until `held` is closed.
 
-    Folders that are no runs, or that cannot be read, are skipped, with a message, as a glob can
-    match them. UserError for a path that is not there, and for a model without a text.
+    Skips folders that are no runs or cannot be read, with a message, because a glob can match them.
+    Raises UserError for a path that is not there, and for a model without a text.
     """
     models = []
     for path in paths:
@@ -240,7 +240,7 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
 
 
 def check_weights(models: list[Model], checkpoint: measure.Checkpoint) -> None:
-    """Raise UserError for a run without this checkpoint, as one has that has just been started.
+    """Raise UserError for a run without this checkpoint: it may have been started just now.
 
     Prints a note for each run whose last weights stand in for the best ones.
     """
