@@ -39,8 +39,8 @@ Checkpoint = Literal["best", "last"]
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32  # spans that are measured at most, if nothing else is asked for
-# Losses by context are measured in every second span: a target has ten of them, two for each
-# context, and together they take the forward passes of 41.5 tokens.
+# Losses by context are measured in every second span only, because they take long: a target has ten
+# of them, two for each context, and their forward passes read 41.5 tokens for each target.
 THIN = 2
 STRETCHES = 20  # parts of a text over which a standard error is taken
 LARGEST_LOSS = 700  # whose perplexity a float holds
@@ -64,7 +64,7 @@ class Windows(NamedTuple):
     scored: int
     """How many of its targets are scored."""
     behind: int
-    """How many of its targets are behind those."""
+    """How many of its targets come after those."""
 
 
 def check_length(tokens: int, seq_len: int, text: str = "the text") -> None:
@@ -130,9 +130,10 @@ class Scorer:
         stream has to be as long as `check_length` asks for.
         """
         span = SPAN * self.seq_len
-        room = len(self.stream) - 1 - 2 * span  # of the last start, behind the first possible one
-        count = min(windows, room // span + 1)
-        return span + torch.arange(count) * room // max(1, count - 1)
+        first = span
+        last = len(self.stream) - 1 - span
+        count = min(windows, (last - first) // span + 1)
+        return first + torch.arange(count) * (last - first) // max(1, count - 1)
 
     def rows(self, starts: Tensor, context: int) -> Iterator[Tensor]:
         """Yield the windows of `context` tokens at `starts` and the target after each: ids
@@ -146,9 +147,12 @@ class Scorer:
         self, model: Transformer, starts: Tensor, context: int, scored: int, behind: int = 0,
         start: int = 0,
     ) -> Tensor:
-        """Return the losses (windows, scored), in float64 on the CPU, of the last targets of the
-        windows of `context` tokens at `starts` but the `behind` last ones. The first token stands
-        at position `start`."""
+        """Return losses of targets in windows, (windows, scored), in float64 on the CPU.
+
+        The windows have `context` tokens each and begin at `starts`. Of the targets of a window,
+        the last `behind` are left out, and the `scored` ones before them are scored. The first
+        token of a window stands at position `start`.
+        """
         losses = []
         at_once = max(1, self.logits_at_once // model.config.vocab_size)
         end = context - behind
@@ -210,18 +214,18 @@ def choose_blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Bloc
 
 
 def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iterator[Windows]:
-    """Cut spans into windows of `context` tokens end to end, each up to the block that it holds.
+    """Cut spans into windows of `context` tokens end to end, and yield those that hold a block.
 
-    A target sees from 1 to `context` tokens, depending on its position in the window. Tokens after
-    the block are left out unless the windows are to be `whole`. They cannot change its losses, but
-    where the length of a text changes its rotations.
+    A target sees from 1 to `context` tokens, depending on its position in the window. A window ends
+    with its block, unless windows have to be `whole`: later tokens change losses of the block only
+    if the length of a text changes its rotations.
     """
     scored = min(context, seq_len)
     for distance, starts in blocks:
         for first in range(distance, distance + seq_len, scored):
-            inside = first % context
-            behind = context - inside - scored if whole else 0
-            yield Windows(starts + first - inside, inside + scored + behind, scored, behind)
+            before = first % context  # tokens of the window before the scored part
+            behind = context - before - scored if whole else 0
+            yield Windows(starts + first - before, before + scored + behind, scored, behind)
 
 
 def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Iterator[Windows]:
@@ -256,8 +260,8 @@ def roll(tokens: int, context: int, stride: int) -> Iterator[Windows]:
 def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
     """Return how many tokens a target of `roll` sees, at least and at most.
 
-    Targets of the first window are left out, whose contexts grow from one token, unless there is no
-    other window.
+    The contexts of the first window, which grow from one token, do not count unless it is the only
+    window.
     """
     targets = tokens - 1
     if targets <= context:
@@ -332,8 +336,8 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     ids = text.ids[1:][is_text]
     piece_sizes = [len(tokenizer.piece(i)) for i in range(int(ids.max()) + 1)]
     sizes = torch.tensor(piece_sizes)[ids]
-    # A token is in the part in which the middle of its text is. Where the tokenizer has put spaces
-    # in front, the pieces have more bytes than the text, which is why parts are relative.
+    # A token belongs to the part that has the middle of its piece. Parts are equal in bytes of
+    # pieces. These can be more than those of the text, because tokenizers add spaces in front.
     middles = sizes.cumsum(0) - sizes / 2
     n_parts = STRETCHES if len(bits) >= STRETCHES else 1
     parts = (middles * n_parts / max(1, int(sizes.sum()))).long().clamp(max=n_parts - 1)
@@ -373,13 +377,17 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
     generator = torch.Generator().manual_seed(0)
     permuted = torch.arange(seq_len)
     permuted[:-1] = torch.randperm(seq_len - 1, generator=generator)
+
+    def sum_losses(tokens: Tensor, targets: Tensor) -> float:
+        """Return the loss of the target after each row of tokens, summed."""
+        logits = model.logits(model.hidden_states(tokens)[:, -1])
+        return F.cross_entropy(logits, targets, reduction="sum").item()
+
     change = 0.0
     for rows in scorer.rows(starts, seq_len):
         targets = rows[:, -1]
-        for sign, order in ((1, permuted), (-1, torch.arange(seq_len))):
-            hidden_states = model.hidden_states(rows[:, order.to(rows.device)])
-            logits = model.logits(hidden_states[:, -1])
-            change += sign * F.cross_entropy(logits, targets, reduction="sum").item()
+        change += sum_losses(rows[:, permuted.to(rows.device)], targets)
+        change -= sum_losses(rows[:, :-1], targets)
     return change / len(starts)
 
 
@@ -440,8 +448,8 @@ def open_scorer(
 
 
 def compute_as_trained(trained: Trained) -> Compute:
-    """Return how to compute: products by oneDNN if it was so in training, or two measurements of
-    one run could differ."""
+    """Return how to compute. On a CPU, oneDNN is used if it was in training: otherwise two
+    measurements of one run could differ."""
     onednn = trained.config.train.onednn
     if isinstance(onednn, bool) and trained.compute.device.type == "cpu":
         return dataclasses.replace(trained.compute, onednn=onednn)
@@ -465,9 +473,11 @@ def measure(
     """Return what a run is, and its losses, ready for JSON.
 
     `loss` and `bpb`, bits per byte, are over the whole validation split, in windows of `context`
-    tokens (unset: T) that move on by `stride` (unset: `context`). With `windows`, contexts and a
-    shift by T are measured in at most so many windows of 8T tokens: contexts on an eighth of the
-    targets of every other window, or with `all_blocks` on all targets of all.
+    tokens (unset: T) that move on by `stride` (unset: `context`).
+
+    With `windows`, losses by context and the cost of a shift by T are measured too, in at most so
+    many windows of 8T tokens. Losses by context are those of an eighth of the targets in every
+    second window, or with `all_blocks` of all targets in all windows.
     """
     config, data, scorer = open_scorer(run, checkpoint, device)
     with scorer.compute.active():
