@@ -15,8 +15,8 @@ UNSET: Any = None
 SIZE = Range(ge=1, lt=2**31)
 POSITIVE = Range(gt=0)
 
-# Fields that may change when training starts from the weights of another run: no weight has its
-# shape from them. max_positions may not where an encoding has a row for each, see gyre/start.py.
+# Fields that may change when training starts from the weights of another run, because no weight has
+# its shape from them. For learned positions max_positions may not change, see gyre/start.py.
 CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
 
 

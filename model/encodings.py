@@ -92,8 +92,9 @@ class SinusoidalResidual(AddedRows, Sinusoidal):
 class LearnedQK(AddedRows):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
-    They start with rms 1, that of what they are added to, and a step of the optimizer changes them
-    as much, relative to that, as it changes learned positions relative to the embeddings.
+    Vectors start with rms 1, as has what they are added to: the weights are divided by their std.
+    So a step of the optimizer changes vectors, relative to that, as much as it changes learned
+    positions relative to the embeddings.
     """
 
     extrapolates = False
@@ -124,8 +125,8 @@ class RoPEFirst(RoPE):
 class RoPEWithNoPE(RoPE):
     """RoPE, but every fourth layer is without positions.
 
-    Its scores reach back over any distance, since no rotation of a long text is new to it. A model
-    of fewer than four layers has no such layer. (After Yang et al. 2025, arXiv:2501.18795, where
+    Such a layer can look back over any distance: long texts have no rotations that are new to it. A
+    model of fewer than four layers has none. (After Yang et al. 2025, arXiv:2501.18795, where
     layers alternate. SmolLM3 and Llama 4 have one layer in four.)
     """
 
@@ -153,8 +154,8 @@ class RoPEScaled(RoPE):
 class PartialRoPE25(RoPE):
     """RoPE of a quarter of the channels, the first ones, as if a head had no others.
 
-    Their frequencies are those of RoPE for a head of so many channels, theta^(-2j/R) for R of them,
-    unlike with `model.partial`, which keeps the fastest ones of all D. R is the even number that is
+    Their frequencies are those of a head of R channels, theta^(-2j/R). (`model.partial` is another
+    thing: it keeps the fastest frequencies of a head of D channels.) R is the even number that is
     nearest to the share. (After Khan et al. 2026, arXiv:2603.11611)
     """
 
