@@ -155,12 +155,14 @@ def choose_for_one_query(xq: Tensor, mask: Tensor | None) -> Form | None:
     compiling = torch.compiler.is_compiling()
     device = xq.device.type
     if mask is None:
-        fuses = compiling and generating and device == "cpu"
-        return decoding_forms.attend_by_sums if fuses else decoding_forms.attend_one_query
+        if compiling and generating and device == "cpu":
+            return decoding_forms.attend_by_sums
+        return decoding_forms.attend_one_query
     if not generating or device != "cuda" or mask.dtype != xq.dtype:
         return None
-    few = len(xq) <= MAX_SUMMED["cuda"]
-    return decoding_forms.attend_by_sums if compiling and few else decoding_forms.attend_by_scores
+    if compiling and len(xq) <= MAX_SUMMED["cuda"]:
+        return decoding_forms.attend_by_sums
+    return decoding_forms.attend_by_scores
 
 
 def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
@@ -181,10 +183,10 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
 
 
 def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
-    """Return whether no fused kernel of CUDA takes so many key heads.
+    """Return whether no fused kernel of CUDA can have fewer key heads than query heads here.
 
-    Flash attention takes fewer of them than query heads, but no mask, no float32, and no card of a
-    capability below 8.0. The kernel that takes these needs as many.
+    Flash attention can. It does not take a mask or float32, and needs a card of capability 8.0 or
+    more. The other fused kernel has no such limits, but needs as many key heads as query heads.
     """
     if xq.device.type != "cuda" or xq.shape[1] == xk.shape[1]:
         return False
@@ -195,7 +197,7 @@ def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
 
 @contextmanager
 def attention_of_any_length(device: torch.device) -> Iterator[None]:
-    """Return a context in which attention is none of cuDNN's, which plans anew for every length."""
+    """Return a context without cuDNN's attention, which makes a new plan for every length."""
     if device.type != "cuda":
         yield
         return
@@ -386,7 +388,7 @@ def uses_onednn() -> bool:
 
 
 def prefers_onednn(device: torch.device) -> bool:
-    """Return whether oneDNN is so much faster here that products on this device should be its."""
+    """Return whether oneDNN is so much faster that it should compute products on this device."""
     if device.type != "cpu":
         return False
     return onednn_gain() >= ONEDNN_GAIN
