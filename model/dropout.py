@@ -38,11 +38,10 @@ def compute_mask(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> 
     offset = place * STEP % 2**62
     rows = mix(keys + offset)[:, None]  # (B, 1)
     tokens = mix(rows + torch.arange(length, device=keys.device)).int()[..., None]  # (B, T, 1)
-    # Not `arange + offset`: torch.compile computes that on CUDA in int32, which has no such numbers
-    # (tried with torch 2.11). `keys & 0` is 0, which the compiler does not know, so that the sum
-    # stays in int64.
-    loaded = (keys[:1] & 0) | offset
-    channels = mix(torch.arange(width, device=keys.device) + loaded).int() | 1  # (C,), odd
+    # On CUDA, torch.compile would compute `arange + offset` in int32, for which the offset is too
+    # large (tried with torch 2.11). So make it an int64 tensor, whose value is hidden from it.
+    offset_tensor = (keys[:1] & 0) | offset
+    channels = mix(torch.arange(width, device=keys.device) + offset_tensor).int() | 1  # (C,), odd
     hashed = tokens * channels  # (B, T, C)
     hashed = (hashed ^ (hashed >> 15)) * MIX_32
     threshold = round(p * 2**32) - 2**31  # a hash is at least -2**31
