@@ -46,8 +46,7 @@ class GradientGraphs:
     """`add_gradient`, by CUDA graphs where it was called in the same way before.
 
     One graph computes the first gradient of a batch. It is for one shape of inputs only, the first
-    that came twice. Further gradients are added to it by other graphs,
-    one for each shape.
+    that came twice. Other graphs, one for each shape, add further gradients to it.
     """
 
     def __init__(self, add_gradient: AddGradient, parameters: list[nn.Parameter]):
