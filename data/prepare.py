@@ -40,11 +40,10 @@ from files import json_sha256, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 20  # characters of the blocks that are encoded at a time
-# Where data.val_fraction is fitted: fewer bytes choose the best weights by chance, training would
-# lack more than this share of a short text, and every validation reads all bytes that are held out.
-LEAST_HELD_OUT = 4000
-LARGEST_SHARE = 0.1
-MOST_HELD_OUT = 500_000
+# Limits of what is held out if data.val_fraction is fitted:
+LEAST_HELD_OUT = 4000  # bytes; the loss of fewer would choose the best weights by chance
+LARGEST_SHARE = 0.1  # of a short text, because training needs the rest
+MOST_HELD_OUT = 500_000  # bytes, because every validation reads all of them
 
 T = TypeVar("T")
 U = TypeVar("U")
