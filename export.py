@@ -94,7 +94,7 @@ def refuse_run(source: Path) -> None:
 
 
 def note_place(target: Path) -> None:
-    """Print a note if a run was named as those in runs/ are, and is in another folder."""
+    """Print a note if a run was given a name without a folder, and so was not put into runs/."""
     if target.name == str(target) and Path.cwd().name != LogConfig.runs:
         say(f"note: {target} is in this folder, and evaluate.py lists those in {LogConfig.runs}/: "
             f"mkdir -p {LogConfig.runs} && mv {shlex.quote(str(target))} {LogConfig.runs}/ puts it "
@@ -144,7 +144,7 @@ def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None
 def note_length(run: Exported) -> None:
     """Print a note if an export names a longer context than its run was trained for.
 
-    By default that is four times the training rows. Other programs fill it without a word.
+    By default that is four times the training rows. Other programs use all of it, and do not warn.
     """
     if "imported" in run.run.manifest:  # its rows are not known
         return

@@ -499,9 +499,9 @@ def submit_jobs(
 def stop_jobs(client: Any, pending: dict[Any, Job], silent: set[str]) -> None:
     """Tell the jobs that run to save and end. The others are cancelled, and leave `pending`.
 
-    `run_jobs` repeats this until no job is left: one may just begin, and a worker that is just
-    being lost cannot be asked. Its jobs go to another one, which is asked the next time. A worker
-    that does not answer for ANSWER seconds becomes one of `silent`: nobody waits for its jobs.
+    `run_jobs` repeats this until no job is left, for two reasons. A job may begin just now. And a
+    worker may be lost just now, whose jobs then go to another one. A worker that does not answer
+    for ANSWER seconds is added to `silent`: nobody waits for its jobs.
 
     Raises UserError if the scheduler does not answer.
     """

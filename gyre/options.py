@@ -192,9 +192,9 @@ def complete_model(model: ModelConfig, data: DataConfig) -> ModelConfig:
 
 
 def forget_text(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
-    """Remove from `merged` how it names a text, if the next `layer` names one elsewhere.
+    """Remove the options of another source from `merged`, if the next `layer` names a source.
 
-    Files are an exception: they replace any text, see `DataConfig`.
+    A layer with files needs no such removal: files replace any text, see `DataConfig`.
     """
     values = dict(flatten(layer))
     source = values.get("data.source")
