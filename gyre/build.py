@@ -534,9 +534,9 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
 
 
 def describe_duration(setup: Setup) -> str:
-    """Return after which step a training goes on, and how long what is left will take.
+    """Return after which step a training goes on, and how long the remaining steps will take.
 
-    The second is left out if it was not estimated. Validations are added where they are long.
+    The time is left out if it was not estimated. That of validations is named if they are long.
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""
@@ -548,13 +548,14 @@ def describe_duration(setup: Setup) -> str:
     duration = f", {format_estimate(remaining)}"
     if taken > 0:
         duration += " from here"
+    n_validations = math.ceil(train.steps / train.eval_interval)
+    n_validations -= taken // train.eval_interval  # done before the training was resumed
+    val_tokens = n_validations * setup.val_data.n_tokens
+    train_tokens = train.steps * train.batch_size * setup.config.data.seq_len
     # A token of a validation takes a third of the time of one that is trained on.
-    n_validations = math.ceil(train.steps / train.eval_interval) - taken // train.eval_interval
-    tokens = n_validations * setup.val_data.n_tokens
-    trained_tokens = train.steps * train.batch_size * setup.config.data.seq_len
-    extra = seconds * tokens / 3 / trained_tokens
-    if extra > LONG_VALIDATION * remaining:
-        duration += f", and {format_estimate(extra)} for validation"
+    val_seconds = seconds * val_tokens / 3 / train_tokens
+    if val_seconds > LONG_VALIDATION * remaining:
+        duration += f", and {format_estimate(val_seconds)} for validation"
     return begin + duration + describe_load()
 
 
