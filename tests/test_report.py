@@ -615,6 +615,21 @@ def test_the_page_on_repetition_has_its_seeds(committed, name, row):
     assert expected.replace("%", " %") in words("studies/lines-apart/RESULTS.md")
 
 
+@pytest.mark.parametrize("language", ["python", "english"])
+def test_the_page_on_copying_has_what_was_probed(language):
+    folder = ROOT / "studies" / "copying"
+    page = (folder / "RESULTS.md").read_text(encoding="utf-8").replace("\u2212", "-")
+    probed = set()
+    for line in read_lines(folder / f"{language}.jsonl"):
+        arm, seed, tokens = line["run"].rsplit("-", 2)
+        if tokens == "8M":
+            gains = " | ".join(f"{line[n]['gain']:+.2f}" for n in ("8", "16", "32", "64"))
+            probed.add(f"| `{arm}`, {seed[1:]} | {line['32']['first']:.2f} | {gains} |")
+    section = page[page.index(f"## {language.capitalize()}"):].split("\n## ")[0]
+    rows = {line for line in section.splitlines() if re.match(r"\| `\w+`, \d", line)}
+    assert rows == probed
+
+
 def read_lines(path):
     """The objects of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
