@@ -278,7 +278,9 @@ class Option:
                 if "\0" in value:
                     raise ValueError("no path may hold a NUL")
                 if any(get_origin(part) is list for part in parts):
-                    value = yaml.load(value, Texts) if value.startswith("[") else [value]
+                    # A file may have such a name too, as "[draft] notes.txt".
+                    is_list = value.startswith("[") and not os.path.exists(value)
+                    value = yaml.load(value, Texts) if is_list else [value]
                 elif float in parts:
                     value = float(value)  # msgspec takes JSON's numbers only, and not .5
             return msgspec.convert(value, self.hint, strict=False)

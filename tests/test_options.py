@@ -98,6 +98,15 @@ def test_a_value_has_its_type_however_it_is_given(tmp_path, option, text, value)
         assert converted == value and type(converted) is type(value)
 
 
+@pytest.mark.parametrize("name", ["[draft] notes.txt", "[2024]", "[a, b].txt"])
+def test_a_file_whose_name_begins_as_a_list_is_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "x", name)
+    config = write(tmp_path, f"data: {{files: '{name}'}}", "own.yaml")
+    assert parse_config("--data.files", name).data.files == [name]
+    assert parse_config("--config", config).data.files == [name]
+
+
 @pytest.mark.parametrize("argv, files", [
     (["--data.files", "a", "--data.files", "b"], ["a", "b"]),
     (["--data.files=[a, 'b c']", "--data.files", "d"], ["a", "b c", "d"]),
