@@ -52,6 +52,12 @@ CODE = """
 PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
+# Folders that a build tool writes, and the files beside them that tell that it does.
+BUILT = {"build", "dist", "target"}
+BUILD_FILES = (
+    "package.json", "tsconfig.json", "pyproject.toml", "setup.py", "Cargo.toml", "CMakeLists.txt",
+    "pom.xml", "build.gradle", "build.gradle.kts", "build.sbt", "pubspec.yaml",
+)
 # Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py,
 # ablation/plan.py and formats/web.py.
 OUTPUTS = (
@@ -200,9 +206,9 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
     """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
     The text files are sorted, and the others grouped by suffix. What is skipped is described, each
-    kind once: outputs of gyre below `folder`, folders of software by their names, folders that
-    cannot be read, links to folders, and links that lead nowhere. Hidden files and folders are
-    skipped without a description.
+    kind once: outputs of gyre below `folder`, folders of software and of built files by their
+    names, folders that cannot be read, links to folders, and links that lead nowhere. Hidden files
+    and folders are skipped without a description.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
@@ -251,6 +257,9 @@ def why_not_entered(folder: str) -> str | None:
         return name
     if os.path.islink(folder):  # os.walk does not follow it
         return "links to folders"
+    project = os.path.dirname(folder)
+    if name in BUILT and any(os.path.exists(os.path.join(project, file)) for file in BUILD_FILES):
+        return f"what was built in {name}"
     return describe_output(Path(folder))
 
 

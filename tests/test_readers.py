@@ -738,6 +738,22 @@ def test_a_folder_names_the_software_that_it_leaves_out(tmp_path, capsys):
     assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: node_modules)"]
 
 
+@pytest.mark.parametrize("project, built", [
+    ("package.json", "dist"), ("Cargo.toml", "target"), ("CMakeLists.txt", "build")])
+def test_a_folder_leaves_out_what_a_build_tool_wrote(tmp_path, capsys, project, built):
+    write(tmp_path / "app/a.js", "source")
+    write(tmp_path / "app" / project, "")
+    write(tmp_path / "app" / built / "a.min.js", "bundle")
+    assert "bundle" not in read(tmp_path)
+    assert f"what was built in {built}" in notes(capsys)[0]
+    assert read(tmp_path / "app" / built) == ["bundle"]  # it was named
+
+
+def test_a_folder_called_build_without_a_build_tool_is_read(tmp_path):
+    write(tmp_path / "build/a.txt", "text")
+    assert read(tmp_path) == ["text"]
+
+
 @pytest.mark.parametrize("pattern, noted", [
     ("**/*.js", "**/*.js: 1 of 2 files are in node_modules: name a folder, which leaves these out"),
     ("node_modules/*.js", None), ("*.js", None), ("node_modules/b.js", None)])
