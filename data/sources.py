@@ -299,6 +299,8 @@ class Files(Source):
             yield read_file(file, notes)
         names = {*notes.skipped_tables}
         for search in searches:
+            search.without_text = names.intersection(search.paths)
+        for search in searches:
             names.update(search.not_utf8)
         self.left_out = [number for number, file in enumerate(files) if file.name in names]
         self.n_files = len(files) - len(self.left_out)
@@ -586,6 +588,8 @@ class Search:
     """Those of its files that turned out not to be UTF-8, and were not found before."""
     other_formats: list[OtherFormat] = field(default_factory=list)
     """What those of them are whose first bytes tell it."""
+    without_text: set[str] = field(default_factory=set)
+    """Those of its files that are tables without the column that is read."""
 
     @cached_property
     def n_files(self) -> int:
@@ -646,12 +650,14 @@ class Search:
 
     def describe(self) -> str:
         """Return a note that says how many files are read, and which are left out."""
-        n_read = len(self.paths) - len(self.not_utf8)
+        unread = self.without_text.union(self.not_utf8)
+        read = [path for path in self.paths if path not in unread]
+        n_read = len(read)
         total = len(self.paths) + sum(map(len, self.others.values()))
         share = f"{n_read} files of {total} are read"
         if n_read == 1:
             share = f"1 file of {total} is read"
-        kinds = Counter(file_kind(path) for path in self.paths if path not in self.not_utf8)
+        kinds = Counter(map(file_kind, read))
         if len(kinds) > 1:
             share += f": {describe_kinds(kinds)}"
         left_out = self.describe_others()
@@ -810,10 +816,12 @@ class Notes:
             lines.append(f"note: column {name} has a {kind}: its {parts}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
-        if self.skipped_tables:
-            lines.append("note: of these, without a text in column "
-                         f"{self.config.column} and left out too: "
-                         f"{list_names(self.skipped_tables)}")
+        if len(self.skipped_tables) == 1:
+            lines.append(f"note: 1 table is left out: {self.no_text}")
+        elif self.skipped_tables:
+            lines.append(f"note: {len(self.skipped_tables):,} tables are left out, which have no "
+                         f"text in column {column}: {list_names(self.skipped_tables)}; of these, "
+                         f"{self.no_text}")
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
         return lines
