@@ -9,6 +9,8 @@ The text goes to stdout, everything else to stderr.
 """
 
 import argparse
+import os
+import shlex
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -182,6 +184,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         "give the prompt by --prompt TEXT")
     note_backslash_n("--prompt", options.prompt)
     note_backslash_n("--stop", options.stop)
+    note_files(options.prompt)
     if options.prompt_file is not None:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:
@@ -274,6 +277,16 @@ def read_prompt(path: str) -> str:
                         "text in UTF-8, or - for stdin") from error
     with reading(f"--prompt-file {path}"):
         return decode(raw)
+
+
+def note_files(prompts: list[str]) -> None:
+    """Print a note for a prompt that names a file or stdin, as other programs read them."""
+    for prompt in prompts:
+        path = prompt.removeprefix("@")
+        if path == "-" or os.path.isfile(path):
+            place = "stdin" if path == "-" else "the file of this name"
+            say(f"note: --prompt {shlex.quote(prompt)} is continued as it is written: for the text "
+                f"in {place}, say --prompt-file {shlex.quote(path)}")
 
 
 def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> list[list[int]]:

@@ -270,6 +270,25 @@ def test_samples_that_cannot_differ_are_noted(call, options, n_notes):
     assert err.count("samples are the same, because each token is the likeliest") == n_notes
 
 
+@pytest.mark.parametrize("prompt, words", [
+    ("my poem.txt", "'my poem.txt' is continued as it is written: for the text in the file of this "
+                    "name, say --prompt-file 'my poem.txt'"),
+    ("@my poem.txt", "'@my poem.txt' is continued as it is written: for the text in the file of "
+                     "this name, say --prompt-file 'my poem.txt'"),
+    ("-", "- is continued as it is written: for the text in stdin, say --prompt-file -")])
+def test_a_prompt_that_names_a_file_is_noted(capsys, tmp_path, monkeypatch, prompt, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my poem.txt").write_text("A line", encoding="utf-8")
+    assert script.parse([f"--prompt={prompt}"]).prompt == [prompt]
+    assert capsys.readouterr().err == f"note: --prompt {words}\n"
+
+
+def test_a_prompt_that_names_no_file_is_not_noted(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script.parse(["--prompt=my poem", "--prompt=", "--prompt=@"])
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("option", ["--prompt", "--stop"])
 def test_a_backslash_and_an_n_in_a_text_are_noted(call, option):
     _, err = call("--prompt", "x", option, "ROMEO:\\n", "--max-new-tokens", "1")
