@@ -471,6 +471,9 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
             return as_list
         pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
         return f"quote a glob, as in {name} '{pattern}', or {as_list}"
+    if name in ("--arms", "--tokens"):
+        joined = ",".join(value.strip(",") for value in values)
+        return f"put commas between them, as in {name} {joined}"
     if str in parts:
         return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
     return "leave it out"
@@ -774,7 +777,9 @@ class Parser(argparse.ArgumentParser):
         given = {word.partition("=")[0] for word in words}
         takes_text = str in (hint, *get_args(hint))
         lacks_prompt = takes_text and "--prompt" in names and "--prompt" not in given
-        if name not in names or lacks_prompt or self.is_stray_file(stray, hint):
+        lacks_arms = not takes_text and "--arms" in names and "--arms" not in given
+        is_arm = lacks_arms and stray[0].isalpha()
+        if name not in names or lacks_prompt or is_arm or self.is_stray_file(stray, hint):
             return f"{stray} is no option: {self.advise_option(strays, given)}"
         if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
@@ -797,6 +802,9 @@ class Parser(argparse.ArgumentParser):
         """Return which options words without one may belong to, besides those that are given."""
         names = self._option_string_actions
         first = shlex.quote(strays[0])
+        takers = self.find_choices(strays[0], given)
+        if len(takers) == 1 and not os.path.exists(strays[0]):
+            return f"did you mean {takers[0]} {first}?"
         if "--config" in names:
             return self.advise_files(strays)
         if "--prompt-file" in names and os.path.isfile(strays[0]):
@@ -806,6 +814,18 @@ class Parser(argparse.ArgumentParser):
         if not takers:
             return "leave it out"
         return f"did you mean {' or '.join(takers)}?"
+
+    def find_choices(self, word: str, given: set[str]) -> list[str]:
+        """Return the options that are not given and of whose few values this word is one."""
+        takers = []
+        for name, option in self.options.items():
+            parts = (option.hint, *get_args(option.hint))
+            choices = [choice for part in parts if get_origin(part) is Literal
+                       for choice in get_args(part)]
+            if word in choices and name not in given:
+                takers.append(name)
+        own = [name for name in takers if "." not in name]  # those of the command, not of Config
+        return own or takers
 
     def advise_files(self, strays: list[str]) -> str:
         """Return which of --config and --data.files words without an option may belong to."""

@@ -87,10 +87,20 @@ def test_a_run_needs_one_step_between_warm_up_and_cooldown():
 
 @pytest.mark.parametrize("argv, options", [
     (["rope", "alibi"], "--arms rope,alibi"), (["rope,alibi"], "--arms rope,alibi"),
+    (["--tier", "smoke", "rope", "alibi"], "--arms rope,alibi"), (["smoke"], "--tier smoke"),
+    (["full"], "--tier full"), (["muon"], "--optim.optimizer muon"),
     (["text.csv"], "--data.files text.csv"), (["small.yaml"], "--config small.yaml")])
 def test_arms_without_an_option_are_given_one(argv, options):
     with pytest.raises(UserError, match=f"is no option: did you mean {options}\\?"):
         resolve(argv)
+
+
+@pytest.mark.parametrize("option, values, joined", [
+    ("--arms", ["rope,", "alibi", "nope"], "rope,alibi,nope"), ("--tokens", ["1M", "2M"], "1M,2M")])
+def test_values_that_commas_divide_are_joined(option, values, joined):
+    words = f"{values[1]} follows it: put commas between them, as in {option} {joined}$"
+    with pytest.raises(UserError, match=words):
+        resolve([option, *values])
 
 
 def test_a_device_that_is_not_here_is_refused_before_the_text_is_read(workdir, monkeypatch):
