@@ -16,11 +16,11 @@ runs/NAME.
 """
 
 import math
-import re
 import shlex
 import signal
 import sys
 import textwrap
+import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -379,22 +379,48 @@ def choose_prompt(setup: Setup) -> str:
             documents.append([])
         else:
             documents[-1].append(token)
-    texts = [tokenizer.decode(document) for document in documents if document]
-    return first_words("\n".join(texts))
+    text = "\n".join(tokenizer.decode(document) for document in documents if document)
+    words = ""
+    for width in range(30, 7, -1):
+        words = first_words(text, width)
+        # Half of a row is left for what follows.
+        if len(tokenizer.encode_prompt(words)) <= setup.config.data.seq_len // 2:
+            break
+    return words
 
 
-def first_words(text: str) -> str:
-    """Return the first words of the first line that has any, at most 30 characters.
+def first_words(text: str, width: int) -> str:
+    """Return the first words of the first line that has any, at most `width` characters.
 
-    Skips lines with a tab or another character that is not printable. Punctuation at the end is cut
-    off: a tokenizer may join a full stop and the line break after it in one token. A prompt that
-    ends with the full stop alone may then look like the end of a document.
+    Skips lines with a tab or another character that is not printable. The words end with a letter
+    or a digit: a full stop may be one token with the line break after it, and alone it may have
+    been seen at the end of texts only.
     """
     for line in map(str.strip, text.splitlines()):
-        if line.isprintable() and any(map(str.isalpha, line)):
-            words = textwrap.wrap(line, 30)[0]
-            return re.sub(r"[\W_]+$", "", words) or words
+        if all(map(is_written, line)) and any(map(str.isalpha, line)):
+            words = textwrap.wrap(line, width)[0]
+            if line[len(words):][:1].isalnum():  # Chinese, for one, has no spaces between words
+                marks = [i for i, each in enumerate(words) if unicodedata.category(each)[0] in "PZ"]
+                words = words[:max(marks, default=0)] or words
+            return strip_marks(words) or words
     return ""
+
+
+def strip_marks(words: str) -> str:
+    """Return words without what follows their last letter or digit, but with its accents."""
+    while words and not (words[-1].isalnum() or unicodedata.category(words[-1])[0] == "M"):
+        words = words[:-1]
+    return words
+
+
+def is_written(character: str) -> bool:
+    """Return whether a character is printable, or a space or a mark between printable ones.
+
+    WhatsApp writes times with a narrow space, and French has one before a colon. Persian has
+    joiners inside words, and lines from right to left may have marks of their direction.
+    """
+    is_space = unicodedata.category(character) == "Zs"
+    return character.isprintable() or is_space or character in "\u200c\u200d\u200e\u200f"
 
 
 def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:

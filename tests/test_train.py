@@ -498,15 +498,21 @@ def test_a_sample_is_shown_up_to_its_end(sampled):
     ("\n\n  ***\n\tdef read_file(path):\n", "def read_file(path"),
     ("Moby-Dick; or, \nThe Whale", "Moby-Dick; or"),
     ("\0\x1b[1m no line of text\nbut this", "but this"),
-    ("\u4e00" * 99, "\u4e00" * 30), ("\u4e00\u3002\n", "\u4e00"), ("12 34\n", ""), ("", "")])
+    ("\u4e00" * 99, "\u4e00" * 30), ("\u4e00\u3002\n", "\u4e00"), ("12 34\n", ""), ("", ""),
+    ("3/20/24, 7:41\u202fAM - Anna: ok\n", "3/20/24, 7:41\u202fAM - Anna: ok"),
+    ("Il dit\u00a0: viens\n", "Il dit\u00a0: viens"), ("\u200e12:00 Anna\n", "\u200e12:00 Anna"),
+    ("\u0646\u0645\u06cc\u200c\u0634\u0648\u062f.\n", "\u0646\u0645\u06cc\u200c\u0634\u0648\u062f"),
+    ("\u0915\u0940.\n", "\u0915\u0940"),  # a Hindi word that ends with a vowel sign
+    ("\u4e00" * 9 + "\uff0c" + "\u4e8c" * 40, "\u4e00" * 9)])
 def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
-    assert train.first_words(text) == words
+    assert train.first_words(text, 30) == words
 
 
 @pytest.mark.parametrize("sample_prompt, prompt", [
     (" def read_file( ", " def read_file( "), ("", "ab c d"), (" ", "ab c d")])
 def test_the_prompt_is_configured_or_else_of_the_text(sample_prompt, prompt):
-    tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?", eos_id=2)
+    tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?", eos_id=2,
+                                encode_prompt=list)
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": sample_prompt}),
         data=SimpleNamespace(tokenizer=tokenizer),
@@ -514,8 +520,22 @@ def test_the_prompt_is_configured_or_else_of_the_text(sample_prompt, prompt):
     assert train.choose_prompt(setup) == prompt
 
 
+@pytest.mark.parametrize("seq_len, prompt", [
+    (60, "The youngest of the sisters"), (32, "The youngest of"), (24, "The youngest"), (8, "The")])
+def test_the_prompt_leaves_half_of_a_row_for_what_follows(seq_len, prompt):
+    """One character is one token here, as where a short text leaves nothing to merge."""
+    text = "The youngest of the sisters lost the letter"
+    tokenizer = SimpleNamespace(decode=lambda ids: text, eos_id=2, encode_prompt=list)
+    setup = SimpleNamespace(
+        config=make_config({"data.seq_len": seq_len, "train.sample_tokens": 0}),
+        data=SimpleNamespace(tokenizer=tokenizer),
+        train_data=SimpleNamespace(read=lambda index: torch.tensor([5, 6])))
+    assert train.choose_prompt(setup) == prompt
+
+
 def test_the_prompt_is_of_one_document():
-    tokenizer = SimpleNamespace(decode=lambda ids: "".join(map(chr, ids)), eos_id=2)
+    tokenizer = SimpleNamespace(decode=lambda ids: "".join(map(chr, ids)), eos_id=2,
+                                encode_prompt=list)
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": ""}),
         data=SimpleNamespace(tokenizer=tokenizer),
@@ -548,7 +568,7 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
     text = workdir / "my poem.txt"
     text.write_text("It's a poem, of one line.\n" * 400, encoding="utf-8")
     path = train_tiny(workdir, "poem", "--data.files=null", f"--data.files={text}",
-                      "--data.vocab_size=277", "--train.steps=3")
+                      "--data.vocab_size=277", "--data.seq_len=48", "--train.steps=3")
     last = capfd.readouterr().err.splitlines()[-1]
     assert shlex.split(last)[:7] == ["next", "python", "generate.py", "--run", str(path),
                                      "--prompt", "It's a poem, of one line"]
