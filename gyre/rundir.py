@@ -172,6 +172,9 @@ def suggest_run(path: Path, folder: Path) -> str:
     if not is_name:
         names = {str(folder.parent / name) for name in names}
     nearest = did_you_mean(str(path), names)
+    parts = sorted(name for name in names if len(path.name) > 2 and path.name in Path(name).name)
+    if not nearest and parts:  # the name of the text, which is a part of a default name
+        nearest = f" (did you mean {parts[0]}?)"
     suggestion = f"{nearest}: python evaluate.py lists the runs"
     # It may be the name of a public model, such as gpt2 or OWNER/NAME.
     may_be_public = is_name or (len(path.parts) == 2 and not path.parent.exists())

@@ -377,6 +377,10 @@ def refused(path):
      "the runs"),
     ("runs/small-rope", "no run folder at runs/small-rope (did you mean runs/small-rope-s1?): "
      "python evaluate.py lists the runs"),
+    ("rope", "no run folder at runs/rope (did you mean small-rope-s1?): python evaluate.py lists "
+     "the runs"),
+    ("s1", "no run folder at runs/s1: python evaluate.py lists the runs; a model of the Hub is the "
+     "folder that it was downloaded to"),
     ("runs/gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs"),
     ("some/model", "no run folder at some/model in HERE: python evaluate.py lists the runs; a "
      "model of the Hub is the folder that it was downloaded to"),
