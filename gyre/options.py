@@ -479,6 +479,20 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     return "leave it out"
 
 
+# What the options that name a file, a folder or a run are called in a message.
+NAMES = {"run": "--run", "runs": "RUN", "source": "FROM", "target": "OUT", "config": "--config",
+         "given.data.files": "--data.files"}
+
+
+def check_names(values: Mapping[str, Any]) -> None:
+    """Raise UserError for an empty name, which a path would take for the working directory."""
+    for option, shown in NAMES.items():
+        value = values.get(option)
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise UserError(f"{shown} '' names nothing: give a name (perhaps a variable of the "
+                            "shell is not set)")
+
+
 # --- YAML -----------------------------------------------------------------------------------------
 
 
@@ -705,6 +719,7 @@ class Parser(argparse.ArgumentParser):
         for table in self.tables:
             check_ranges(options, cls=table)
         values = vars(options)
+        check_names(values)
         options.given = {}
         for name in list(values):
             if name.startswith("given."):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from builders import exit_code, parse_config
+from builders import error_lines, exit_code, parse_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -773,3 +773,14 @@ def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
 def test_a_row_without_a_token_is_refused_in_its_own_name():
     with pytest.raises(UserError, match="data.seq_len must be at least 1, not 0"):
         make_config({"data.seq_len": 0})
+
+
+@pytest.mark.parametrize("command, argv, shown", [
+    (train, ["--data.files", ""], "--data.files"), (train, ["--config", ""], "--config"),
+    (train, ["--data.files", "a", "--data.files="], "--data.files"),
+    (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
+    (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
+def test_an_empty_name_is_refused(capsys, command, argv, shown):
+    """As a variable of the shell is that is not set."""
+    *_, error = error_lines(capsys, command.main, *argv)
+    assert f"{shown} '' names nothing: give a name" in error
