@@ -352,6 +352,9 @@ class Url(Source):
         from huggingface_hub.file_download import http_get
 
         url = str(self.config.url)
+        refuse_local("data.url", url)
+        if not re.match("https?://", url):
+            raise UserError(f"data.url {url} must begin with http:// or https://")
         check_kind(re.split("[?#]", url)[0])
         name = PurePosixPath(urlsplit(url).path)
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
@@ -402,8 +405,10 @@ class Hub(Source):
     def documents(self) -> Iterator[Iterable[str]]:
         require_modules("datasets", advice=LOCAL)
         config = self.config
-        datasets = import_datasets()
         name = str(config.hub)
+        if not os.path.isdir(name):  # it may be a data set
+            refuse_local("data.hub", name)
+        datasets = import_datasets()
         notes = Notes(config)
         with reading(name, ELSEWHERE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
@@ -430,6 +435,13 @@ def name_text(config: DataConfig) -> str:
     if config.source == "files":
         return list_names(config.files or [])
     return str(getattr(config, config.source, config.source))
+
+
+def refuse_local(option: str, name: str) -> None:
+    """Raise UserError if the value of an option that names a text elsewhere is a path here."""
+    if os.path.exists(name):
+        raise UserError(f"{option} {name} is a path on this machine: did you mean --data.files "
+                        f"{shlex.quote(name)}?")
 
 
 def check_commit(revision: str | None, rows: Any) -> None:

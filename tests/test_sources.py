@@ -642,6 +642,21 @@ def test_a_url_among_files_is_told_its_option():
                                  "--data.url 'http://a/b?c=1&d=2'?")
 
 
+@pytest.mark.parametrize("option", ["url", "hub"])
+def test_a_path_as_a_name_elsewhere_is_told_its_option(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    Path("my poem.txt").write_text("A line", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        texts(source=option, **{option: "my poem.txt"})
+    assert str(caught.value) == (f"data.{option} my poem.txt is a path on this machine: did you "
+                                 "mean --data.files 'my poem.txt'?")
+
+
+def test_an_address_without_a_protocol_is_refused():
+    with pytest.raises(UserError, match="^data.url a.org/b.txt must begin with http:// or https:/"):
+        texts(source="url", url="a.org/b.txt")
+
+
 def test_each_url_is_a_file_of_its_own():
     """Also where two end with the same name."""
     with serving() as server:
