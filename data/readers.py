@@ -486,6 +486,13 @@ ADVISE_UNQUOTED = (
     'open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", quoting=csv.QUOTE_NONE)]\' '
     "> NEW.jsonl reads them as such"
 )
+# The plain text of every message, without its headers and attachments.
+MAIL_AS_LINES = (
+    "import email, json, mailbox; from email.policy import default; "
+    'box = mailbox.mbox("FILE", lambda file: email.message_from_binary_file(file, policy=default));'
+    ' bodies = [message.get_body(("plain",)) for message in box]; '
+    '[print(json.dumps({"text": body.get_content()})) for body in bodies if body]'
+)
 # `datasets` needs pandas, so whoever has Parquet files has it.
 PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '

@@ -25,6 +25,7 @@ from data.readers import (
     CHAT,
     CODE,
     COMPRESSED,
+    MAIL_AS_LINES,
     NOTHING,
     PLAIN,
     REFUSED,
@@ -845,6 +846,10 @@ class Notes:
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
+        if ".mbox" in self.kinds:
+            lines.append("note: mail has headers and attachments, which are trained as text: "
+                         f"python -c {shlex.quote(MAIL_AS_LINES)} > NEW.jsonl writes the plain "
+                         "text of its messages")
         if self.pages:
             lines.append(
                 f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")

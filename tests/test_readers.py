@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import mailbox
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from email.message import EmailMessage
 from pathlib import Path
 
 import pyarrow
@@ -1035,3 +1037,19 @@ def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="is a folder without text files$"):
         read(tmp_path)
+
+
+def test_the_command_for_mail_writes_what_was_said(tmp_path, capsys):
+    box = mailbox.mbox(tmp_path / "a.mbox")
+    message = EmailMessage()
+    message["Subject"] = "Greeting"
+    message.set_content("Grüße = 1")
+    message.add_attachment(b"\0" * 99, maintype="image", subtype="png", filename="a.png")
+    box.add(message)
+    box.close()
+    read(tmp_path / "a.mbox")
+    [note] = [line for line in notes(capsys) if line.startswith("mail has headers")]
+    (command,) = re.findall("python -c .* > NEW.jsonl", note)
+    command = command.replace("FILE", "a.mbox").replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl") == ["Grüße = 1\n"]
