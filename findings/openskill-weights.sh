@@ -5,12 +5,12 @@
 # Guess, written down after a first look: weights say how much each player of a team contributed.
 #     Equal weights give the ratings that no weights give, the weight of a player without a team
 #     changes nothing, and two equal players together keep their points.
-# Seen: the weights of a team are scaled to the range from 1 to 2, so that 0.50 and 0.51 become 1 and
-#     2, and the weight of a single player becomes 2, whatever it is. A gain is multiplied by the
-#     weight and a loss divided by it: from 25 each, a win moves two players to 30.3 and 23.7 instead
-#     of 27.6 and 22.4. Ten equal players of mean 25 stand at 165 after 3,000 games, and those who
-#     play three times as often as others are the first five, 8 above the rest. All five models do so.
-#     Equal weights of players of one team become 1 and change nothing.
+# Seen: the weights of a team are scaled to the range from 1 to 2, so that 0.50 and 0.51 become 1
+#     and 2, and the weight of a single player becomes 2, whatever it is. A gain is multiplied by
+#     the weight and a loss divided by it: from 25 each, a win moves two players to 30.3 and 23.7
+#     instead of 27.6 and 22.4. Ten equal players of mean 25 stand at 165 after 3,000 games, and
+#     those who play three times as often as others are the first five, 8 above the rest. All five
+#     models do so. Equal weights of players of one team become 1 and change nothing.
 # For gyre: it does not rate. There, leave weights out for single players.
 set -euo pipefail
 folder=$(mktemp -d)
