@@ -62,7 +62,7 @@ for length in [20, 40, 72]:
     n_depend = int((next_token(prompt) != next_token(other)).sum())
     print(f"prompts of {length} tokens, the first {full} replaced: {same} of {N_PROMPTS} texts are "
           f"the same; first token as from the last {length - full} tokens alone in {n_first}, as "
-          f"by the loss in {n_loss}; by the loss, {n_depend} next tokens depend on the first {full}")
+          f"by the loss in {n_loss}; by the loss, {n_depend} next tokens depend on the others")
     assert same == N_PROMPTS and n_first == N_PROMPTS
     assert n_loss < 0.7 * N_PROMPTS and n_depend > 0.3 * N_PROMPTS
 
