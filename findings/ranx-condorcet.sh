@@ -8,9 +8,9 @@
 # Seen: a run that found neither of two documents votes for the second one that is asked about. If
 #     one of three runs found both, each beats the other, and what remains is the order of a set of
 #     strings, which is another one in each process: of the pairs that one run ordered, about half
-#     are reversed, and the reciprocal rank of a relevant document in second place is anything from
-#     1/2 to 1/8. With PYTHONHASHSEED it is the same each time, and still arbitrary. With runs that
-#     found the same documents, all is well.
+#     are reversed, and the second document of the run that found most is in fourth to tenth place.
+#     With PYTHONHASHSEED it is the same each time, and still arbitrary. With runs that found the
+#     same documents, all is well.
 # For gyre: it retrieves nothing. There, take bordafuse or rrf, or fill each run up to the same
 #     documents.
 set -euo pipefail
@@ -31,7 +31,7 @@ full = [dict(tables[0]), {name: float(ord(name)) for name in tables[0]}, dict(ta
 complete = fuse([Run({"q": table}) for table in full], norm=None, method="condorcet")
 print(json.dumps([list(partial.run["q"]), list(complete.run["q"])]))
 PYTHON
-for seed in 1 2 3 4 5 6 1; do
+for seed in 1 2 3 1; do
     PYTHONHASHSEED=$seed "$folder/env/bin/python" -W ignore "$folder/fuse.py"
 done > "$folder/fusions.txt"
 "$folder/env/bin/python" - "$folder/fusions.txt" <<'PYTHON'
@@ -52,7 +52,7 @@ for partial, complete in fusions:
     assert partial[0] == "x" and complete == list("xabcdefg")
     reversed_pairs += wrong
 assert fusions[0] == fusions[-1]
-assert len({tuple(partial) for partial, _ in fusions}) > 4
-assert reversed_pairs > 0.3 * len(pairs) * len(fusions)
-assert len(set(ranks)) > 2
+assert len({tuple(partial) for partial, _ in fusions}) == 3
+assert reversed_pairs > 0.2 * len(pairs) * len(fusions)
+assert len(set(ranks)) > 1
 PYTHON
