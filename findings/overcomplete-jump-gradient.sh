@@ -7,11 +7,10 @@
 #     as it is. (That it does not was suspected after reading the source.)
 # Seen: the kernels are divided by the bandwidth already, and their value is divided by it once
 #     more. With the rectangle, the gradient is 1000 times the derivative for a bandwidth of 0.001,
-#     and 100 times for 0.01; with the default kernel 2000 and 200 times, and right only for 1.
-#     heaviside(), for penalties on the number of active latents, does so too. In a new JumpSAE with
-#     default values, the thresholds have 99.7 % of the squared gradient norm, and the norm of 1 to
-#     which train_sae clips all gradients together leaves a third of those of encoder and
-#     dictionary.
+#     and 100 times for 0.01; with the default kernel 2000 and 200 times. heaviside(), for penalties
+#     on the number of active latents, does so too. In a new JumpSAE with default values, the
+#     thresholds have 99.7 % of the squared gradient norm, and the norm of 1 to which train_sae
+#     clips all gradients together leaves a third of those of encoder and dictionary.
 # For gyre: it trains no autoencoders. There, clip the thresholds apart, and give them a rate of
 #     their own.
 set -euo pipefail
