@@ -7,8 +7,8 @@
 #     after reading the source.)
 # Seen: a run that found neither of two documents votes for the second one that is asked about. If
 #     one of three runs found both, each beats the other, and what remains is the order of a set of
-#     strings, which is another one in each process: of the pairs that one run ordered, about half
-#     are reversed, and the second document of the run that found most is in fourth to tenth place.
+#     strings, which is another one in each process: of the pairs that one run ordered, half or more
+#     are reversed, and the second document of the run that found most is in sixth or tenth place.
 #     With PYTHONHASHSEED it is the same each time, and still arbitrary. With runs that found the
 #     same documents, all is well.
 # For gyre: it retrieves nothing. There, take bordafuse or rrf, or fill each run up to the same
