@@ -747,6 +747,7 @@ def log_sample(folder, prompt, ids, monkeypatch):
     setup.data.tokenizer = open_tokenizer(folder)
     setup.progress.axes = {}
     setup.config.model.max_positions = 64
+    setup.config.data.seq_len = 16
     setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
     monkeypatch.setattr(train, "generate", lambda *_, **options: [ids])
     train.sample(setup, run)
