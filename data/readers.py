@@ -469,8 +469,9 @@ CHATS = (
     rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
     r"|List\(\{.*'(role|from)': Value\('(large_)?string'\).*\}\)"
 )
-# The keys of a turn of a chat: who speaks, and what is said.
-TURNS = (("role", "content"), ("from", "value"))
+# The keys of a turn of a chat under which it says who speaks, and what is said.
+SPEAKERS = ("role", "from")
+WORDS = ("content", "value")
 
 
 class NoText(UserError):
@@ -530,8 +531,7 @@ def row_text(row: Mapping[str, Any], column: str) -> str | None:
 def value_text(value: Any) -> str | None:
     """Return the text of a value in a column, or None if it has none.
 
-    That of a list of strings has them below each other, and that of a chat its turns, as
-    "user: Hello".
+    The strings of a list stand below each other, and so do the turns of a chat, as "user: Hello".
     """
     if isinstance(value, str):
         return value
@@ -545,21 +545,27 @@ def value_text(value: Any) -> str | None:
 
 
 def is_chat(value: list[Any]) -> bool:
-    """Return whether all parts of a list are turns of a chat."""
-    return value != [] and all(
-        isinstance(turn, dict) and any(speaker in turn for speaker, _ in TURNS) for turn in value)
+    """Return whether a list holds turns of a chat: who speaks in each, and what is said in some."""
+    if not all(isinstance(turn, dict) for turn in value):
+        return False
+    have_speakers = all(first_of(SPEAKERS, turn) is not None for turn in value)
+    return have_speakers and any(first_of(WORDS, turn) is not None for turn in value)
+
+
+def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:
+    """Return the value of the first of these keys that a turn has, or None."""
+    return next((turn[key] for key in keys if turn.get(key) is not None), None)
 
 
 def turn_text(turn: Mapping[str, Any]) -> str:
     """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
-    speaker, said = next(keys for keys in TURNS if keys[0] in turn)
-    words = turn.get(said)
+    words = first_of(WORDS, turn)
     if isinstance(words, list):  # of parts, among which may be images
         parts = [part.get("text") for part in words if isinstance(part, dict)]
         words = "\n".join(part for part in parts if isinstance(part, str))
     if not isinstance(words, str) or not words:
         return ""
-    return f"{turn[speaker]}: {words}"
+    return f"{first_of(SPEAKERS, turn)}: {words}"
 
 
 def no_text(
@@ -731,12 +737,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         try:
             names = next(rows, [])
             if first:  # else the file is empty
-                sizes: Counter[str] = Counter()
-                columns = split_column(column, names)
-                if not set(columns) <= set(names):
-                    sizes = measure_fields(names, islice(rows, ROWS))
-                for each in columns:
-                    check_names(names, each, delimiter, begin, sizes)
+                check_names(names, column, delimiter, begin, rows)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 further = fields[len(names) :]
@@ -771,20 +772,22 @@ def measure_fields(names: list[str], rows: Iterable[list[str]]) -> Counter[str]:
 
 
 def check_names(
-    names: list[str], column: str, delimiter: str, line: int, sizes: Mapping[str, int]
+    names: list[str], column: str, delimiter: str, line: int, rows: Iterable[list[str]]
 ) -> None:
-    """Raise UserError unless `column` is one of the names in this line of a CSV, and once only.
+    """Raise UserError unless each of the columns is one of the names in this line of a CSV, once.
 
-    `sizes` has the characters of each column, as far as they are known.
+    If one is missing, reads the first of the rows below, to name the column with most text.
     """
     if not any(names):
         raise NoText(f"line {line} names no column: remove the lines above the one that names "
                      f"{column!r}")
-    if column not in names:
-        raise no_text(column, dict.fromkeys(names, "str"), delimiter, sizes=sizes)
-    if names.count(column) > 1:
-        raise UserError(f"its first line names {names.count(column)} columns {column!r}: give each "
-                        "another name")
+    for each in split_column(column, names):
+        if each not in names:
+            sizes = measure_fields(names, islice(rows, ROWS))
+            raise no_text(each, dict.fromkeys(names, "str"), delimiter, sizes=sizes)
+        if names.count(each) > 1:
+            raise UserError(f"its first line names {names.count(each)} columns {each!r}: give each "
+                            "another name")
 
 
 def has_whole_rows(fields: list[str]) -> bool:

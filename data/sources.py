@@ -821,12 +821,12 @@ class Notes:
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
                          f"column {column}{rest}")
         for kind, name in self.joined.items():
-            parts = "strings are joined by line breaks"
+            note = f"the lists of strings in column {name} are joined by line breaks"
             if kind == CHAT:
-                parts = "turns are lines of one text, such as 'user: Hello'"
+                note = f"each turn in column {name} becomes a line such as 'user: Hello'"
                 if self.config.tokenizer is not None:  # that of a model, which may have a template
-                    parts += ", in no chat template: see docs/interop.md#chat-templates"
-            lines.append(f"note: column {name} has a {kind}: its {parts}")
+                    note += ", in no chat template: see docs/interop.md#chat-templates"
+            lines.append(f"note: {note}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
         if len(self.skipped_tables) == 1:
@@ -1000,5 +1000,6 @@ def columns_in_use(row: dict[str, Any]) -> set[str]:
 
 def check_types(types: dict[str, str], notes: Notes) -> None:
     """Raise NoText if columns without any text have values of other types."""
-    for kind, name in notes.other_types.items():
+    if notes.other_types:
+        kind, name = next(iter(notes.other_types.items()))
         raise no_text(name, types | {name: kind}, sizes=notes.sizes)

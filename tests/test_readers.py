@@ -398,9 +398,20 @@ def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
 
 
 @pytest.mark.parametrize(
-    "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}]])
+    "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}],
+              [{"role": "user", "text": "hi"}]])
 def test_other_values_have_no_text(value):
     assert readers.row_text({"text": value}, "text") is None
+
+
+def test_a_chat_without_known_words_is_refused(tmp_path):
+    row = {"messages": [{"role": "user", "text": "hi"}]}
+    with pytest.raises(UserError, match="no text in a column 'messages', only 'messages' .list."):
+        read(write(tmp_path / "a.jsonl", json.dumps(row)), column="messages")
+
+
+def test_the_keys_of_a_turn_may_be_mixed():
+    assert readers.row_text({"a": [{"from": "user", "content": "hi"}]}, "a") == "user: hi"
 
 
 @pytest.mark.parametrize("name", ["completion", "it's"])

@@ -373,9 +373,9 @@ def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, cou
 
 
 @pytest.mark.parametrize("value, note", [
-    (["b", "c"], "column text has a list of str: its strings are joined by line breaks"),
+    (["b", "c"], "the lists of strings in column text are joined by line breaks"),
     ([{"role": "user", "content": "b"}],
-     "column text has a list of turns: its turns are lines of one text, such as 'user: Hello'")])
+     "each turn in column text becomes a line such as 'user: Hello'")])
 def test_what_is_joined_to_a_text_is_noted(tmp_path, capsys, value, note):
     texts(files=write_jsonl(tmp_path / "a.jsonl", ["a", value, value]))
     assert notes(capsys) == [note]
