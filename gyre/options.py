@@ -274,21 +274,30 @@ class Option:
             return None
         try:
             if isinstance(value, str):
-                value.encode()  # an argument that is not UTF-8 cannot be stored
-                if "\0" in value:
-                    raise ValueError("no path may hold a NUL")
-                if any(get_origin(part) is list for part in parts):
-                    # A file may have such a name too, as "[draft] notes.txt".
-                    is_list = value.startswith("[") and not os.path.exists(value)
-                    value = yaml.load(value, Texts) if is_list else [value]
-                elif float in parts:
-                    value = float(value)  # msgspec takes JSON's numbers only, and not .5
+                value = read_text(value, parts)
             return msgspec.convert(value, self.hint, strict=False)
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
             quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
             raise UserError(f"{self.name} must be {show_type(self.hint)}, not {shown}{quote}"
                             ) from None
+
+
+def read_text(text: str, parts: Iterable[Any]) -> Any:
+    """Return a text of the command line as a value that msgspec converts to one of these types.
+
+    Raises ValueError or yaml.YAMLError if it cannot be such a value.
+    """
+    text.encode()  # an argument that is not UTF-8 cannot be stored
+    if "\0" in text:
+        raise ValueError("no path may hold a NUL")
+    if any(get_origin(part) is list for part in parts):
+        # A file may have such a name too, as "[draft] notes.txt".
+        is_list = text.startswith("[") and not os.path.exists(text)
+        return yaml.load(text, Texts) if is_list else [text]
+    if float in parts:
+        return float(text)  # msgspec takes JSON's numbers only, and not .5
+    return text
 
 
 def show_type(hint: Any) -> str:
