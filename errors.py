@@ -136,8 +136,8 @@ def starting(module: str) -> Iterator[None]:
 def spare_busy_cores() -> None:
     """Let threads that wait for each other sleep, if other processes keep this machine busy.
 
-    Before PyTorch is imported, which loads libgomp, the OpenMP of its packages for Linux. No number
-    that is computed changes. What is set in the environment is kept. Measured in
+    Call it before importing PyTorch, which loads libgomp, the OpenMP of its packages for Linux.
+    Results do not change. What the user has set in the environment stays. How much it gains is in
     docs/speed.md#a-busy-machine.
     """
     if sys.platform == "linux" and busy_load() and "OMP_WAIT_POLICY" not in os.environ:

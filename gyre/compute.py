@@ -331,8 +331,8 @@ def describe_load() -> str:
 
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
-# one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
-# float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
+# one from the cache a few seconds; every step is then 10 to 15 % shorter in bfloat16, and some 5 %
+# in float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
 # repaid 50 s of compiling; other dtypes were not measured there.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14},
                   "cuda": {torch.bfloat16: 2e16}}
