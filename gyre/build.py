@@ -463,14 +463,7 @@ def print_setup(start: Start, setup: Setup) -> None:
             say(note)
     if start.chosen:
         say(f"auto    {', '.join(start.chosen)}: {explain_choice(start)}")
-    remarks = ""
-    if n_tokens < LITTLE_TEXT:
-        remarks += ". This is little text: expect fragments of it, and hardly a new sentence"
-    n_val_tokens = setup.val_data.n_tokens
-    if n_val_tokens < FEW_VAL_TOKENS:
-        remarks += ". So few tokens for validation choose the best weights almost by chance"
-    say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
-        f"{n_val_tokens:,} for validation, vocabulary {config.data.vocab_size}{remarks}")
+    say(f"data    {describe_data(setup)}")
     duration = describe_duration(setup)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
@@ -484,6 +477,19 @@ def print_setup(start: Start, setup: Setup) -> None:
     note_other_text(start, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
+
+
+def describe_data(setup: Setup) -> str:
+    """Return how much text there is, and what to expect if it is little."""
+    remarks = ""
+    n_tokens = setup.train_data.n_tokens
+    if n_tokens < LITTLE_TEXT:
+        remarks += ". This is little text: expect fragments of it, and hardly a new sentence"
+    n_val_tokens = setup.val_data.n_tokens
+    if n_val_tokens < FEW_VAL_TOKENS:
+        remarks += ". So few tokens for validation choose the best weights almost by chance"
+    return (f"{setup.data.folder}: {n_tokens:,} training tokens and {n_val_tokens:,} for "
+            f"validation, vocabulary {setup.config.data.vocab_size}{remarks}")
 
 
 def note_few_steps(start: Start, steps: int) -> None:
