@@ -203,14 +203,14 @@ def measure_machine(
     return copied, flops
 
 
-def start_subject(held: ExitStack) -> Callable[..., Any]:
+def start_subject(contexts: ExitStack) -> Callable[..., Any]:
     """Return a function that calls others in a process of its own, with an empty compile cache, as
-    long as `held` is open.
+    long as `contexts` is open.
 
     So no subject changes how another one keeps memory. UserError if the system kills the process.
     """
-    cache = held.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-    process = held.enter_context(ProcessPoolExecutor(
+    cache = contexts.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+    process = contexts.enter_context(ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), initializer=prepare_process, initargs=(cache,)))
 
     def call(function: Callable[..., Any], *arguments: object) -> Any:

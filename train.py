@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from errors import UserError, find_script, hide_controls, report_errors, say, starting
 
@@ -81,42 +81,32 @@ def run(start: Start, stop: StopSignal) -> Outcome:
 
 def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Outcome:
     """Train to the last step, or until `stop` asks to stop."""
-    with ExitStack() as held:
-        held.enter_context(compute.active())
+    with ExitStack() as contexts:
+        contexts.enter_context(compute.active())
         if start.resumed and world.is_main:
-            held.enter_context(locked_run(start.resumed.path))
+            contexts.enter_context(locked_run(start.resumed.path))
         setup = replace(build(start, world, compute), stop=stop)
         progress = setup.progress
-        steps = setup.config.train.steps
         print_setup(start, setup)
-        if start.resumed and progress.step >= steps:  # --resume auto found it finished
-            outcome = Outcome(start.resumed.path)
-            print_end(outcome, start, setup, "nothing to do:")
-            return outcome
+        if start.resumed and progress.step >= setup.config.train.steps:
+            # --resume auto found it finished.
+            print_end(start.resumed.path, start, setup, "nothing to do:")
+            return Outcome(start.resumed.path)
         run = None
         if lacks_validation(start, setup):
-            run = open_run(start, setup, held)
+            run = open_run(start, setup, contexts)
             validate_and_sample(setup, run, can_end=False)
             # `last` stores the lowest validation loss, which may be the one just measured.
             save(setup, run, "last")
         base = measure_base(start, setup)
-        bar = held.enter_context(tqdm(
-            total=steps, initial=progress.step, desc="train", unit="step",
-            disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
-        ))
+        bar = contexts.enter_context(make_bar(setup))
         # Take the first step before making the folder of the run. So a training leaves no folder if
         # it fails in this step, or if Ctrl-C ends it before. `take_steps` logs the step, and only
         # after `open_run` has removed what a resumed run had logged after its checkpoint.
-        try:
-            first = start_step(setup, progress.step)
-            first.wait()
-        except KeyboardInterrupt:
-            if world.is_main:
-                say(f"\nended in step {progress.step + 1}, before which this command saves nothing")
-            raise
-        held.enter_context(stop)  # from here on, a signal only asks to stop after the step
+        first = take_first_step(setup)
+        contexts.enter_context(stop)  # from here on, a signal only asks to stop after the step
         if run is None:
-            run = open_run(start, setup, held)
+            run = open_run(start, setup, contexts)
         if base:
             run.log({**progress.axes, **base})
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
@@ -128,17 +118,34 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
             raise
         bar.close()
-        if progress.step < steps:
-            number = stop.number
-            if number == 0:  # only another rank got a signal
-                number = signal.SIGTERM
-            outcome = Outcome(run.path, number)
+        if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
-        else:
-            outcome = Outcome(run.path)
-            print_end(outcome, start, setup, "done   ")
-            print_comparison(setup, base)
-    return outcome
+            # This rank got no signal if another one did.
+            return Outcome(run.path, stop.number if stop.number != 0 else signal.SIGTERM)
+        print_end(run.path, start, setup, "done   ")
+        print_comparison(setup, base)
+        return Outcome(run.path)
+
+
+def make_bar(setup: Setup) -> tqdm:
+    """Return the progress bar of the training, which rank 0 shows."""
+    return tqdm(
+        total=setup.config.train.steps, initial=setup.progress.step, desc="train", unit="step",
+        disable=not setup.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
+    )
+
+
+def take_first_step(setup: Setup) -> PendingStep:
+    """Return the first step, finished. If Ctrl-C ends it, say that nothing is saved."""
+    number = setup.progress.step
+    try:
+        first = start_step(setup, number)
+        first.wait()
+    except KeyboardInterrupt:
+        if setup.world.is_main:
+            say(f"\nended in step {number + 1}, before which this command saves nothing")
+        raise
+    return first
 
 
 def lacks_validation(start: Start, setup: Setup) -> bool:
@@ -235,7 +242,8 @@ def count_step(
     if setup.scaler.is_enabled():
         point["train/loss_scale"] = result.loss_scale
     run.log(point)
-    stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
+    if not can_go_on:
+        give_up("3 steps in a row were not finite, up to", setup, run)
     bar.update()
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
 
@@ -262,19 +270,19 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     return stopping
 
 
-def print_end(outcome: Outcome, start: Start, setup: Setup, state: str) -> None:
-    """Print what the training has taken, and what to do next."""
+def print_end(run: Path, start: Start, setup: Setup, state: str) -> None:
+    """Print what the training of a run has taken, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         # The time of a resumed run includes the steps before it was resumed.
         parts = " in all parts" if start.resumed else ""
-        best_step = RunDir.open(outcome.path).checkpoints.saved_step("best")
+        best_step = RunDir.open(run).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
-        say(f"{state} {time_taken} of training steps{parts}; {outcome.path}\n"
+        say(f"{state} {time_taken} of training steps{parts}; {run}\n"
             f"next    python {find_script('generate.py')} "
-            f"{shlex.join(generate_options(setup, outcome.path))}")
+            f"{shlex.join(generate_options(setup, run))}")
 
 
 def generate_options(setup: Setup, run: Path) -> list[str]:
@@ -318,10 +326,10 @@ def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
             f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
 
 
-def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
+def open_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     """Make and lock the folder of a new run, or cut a resumed run's metrics off at its checkpoint.
 
-    Its mirror in wandb is open until `held` is closed. All ranks call this, before
+    Its mirror in wandb is open until `contexts` is closed. All ranks call this, before
     `Progress.advance`.
     """
     world = setup.world
@@ -332,8 +340,8 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
         if world.is_main:
             run.resume(step, setup.config)
     else:
-        run = create_run(start, setup, held)
-    held.enter_context(finishing(run))
+        run = create_run(start, setup, contexts)
+    contexts.enter_context(finishing(run))
     if world.is_main:
         say(f"run     {run.path}")
     return run
@@ -350,13 +358,13 @@ def finishing(run: RunDir) -> Iterator[None]:
     run.finish(exit_code=0)
 
 
-def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
+def create_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     """Make and lock the folder of a new run. All ranks call this, and rank 0 makes it."""
     config = setup.config
     world = setup.world
     name = config.name
     if world.is_main:
-        name = claim_name(config.log.runs, config.name, start.stem, held)
+        name = claim_name(config.log.runs, config.name, start.stem, contexts)
     name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
@@ -434,7 +442,8 @@ def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
     if not values:
         return
     loss = values["val/loss"]
-    stop_unless(math.isfinite(loss), "the validation loss is not finite after", setup, run)
+    if not math.isfinite(loss):
+        give_up("the validation loss is not finite after", setup, run)
     run.log({**setup.progress.axes, **values})
     if loss < setup.progress.best:
         setup.progress.best = loss
@@ -490,8 +499,8 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
-    finite = setup.parallelism.is_finite(setup.model)
-    stop_unless(finite, "a weight is not finite after", setup, run)
+    if not setup.parallelism.is_finite(setup.model):
+        give_up("a weight is not finite after", setup, run)
     files = {WEIGHTS: setup.model.state_dict()}
     training: dict[str, Any]
     if name == "best":
@@ -504,13 +513,11 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 
-def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
-    """Unless `ok`, log that the training diverged, and raise a UserError.
+def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
+    """Log that the training diverged, and raise a UserError.
 
     `problem` begins its message and ends with a preposition, because "step N" follows.
     """
-    if ok:
-        return
     run.log({**setup.progress.axes, "diverged": 1})
     advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
     if setup.progress.skipped == setup.progress.step:

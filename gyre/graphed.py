@@ -132,14 +132,14 @@ class GraphedStep:
         if self.pool is None:
             return block
         block.fill(block.tokens, start)
-        with ExitStack() as held:
+        with ExitStack() as contexts:
             if self.compiled:
                 # For each number of rows there is a graph of its own, and 8 would be too few.
                 # What does not compile runs as it is written.
-                held.enter_context(torch._dynamo.config.patch(
+                contexts.enter_context(torch._dynamo.config.patch(
                     recompile_limit=32, suppress_errors=True))
                 # The compiler advises to round float32 products to TF32.
-                held.enter_context(warnings.catch_warnings(action="ignore"))
+                contexts.enter_context(warnings.catch_warnings(action="ignore"))
             try:
                 block.record(self.pool)
             except RuntimeError as error:  # a line of the model that reads a number, say

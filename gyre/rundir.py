@@ -79,21 +79,21 @@ def is_gguf(path: Path) -> bool:
         return path.suffix.lower() == ".gguf" or file.read(4) == b"GGUF"
 
 
-def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -> str:
-    """Return the name of a new run, which nobody else can train until `held` is closed.
+def claim_name(runs: str | Path, name: str | None, stem: str, contexts: ExitStack) -> str:
+    """Return the name of a new run, which nobody else can train until `contexts` is closed.
 
     Without a `name` it is the first of stem, stem-2, stem-3 ... that is neither a run nor being
     trained. Raises UserError if another process trains a run of this `name`.
     """
     if name is not None:
-        held.enter_context(locked_run(Path(runs, name)))
+        contexts.enter_context(locked_run(Path(runs, name)))
         return name
     name = stem
     number = 1
     while True:
         with suppress(UserError):  # another process trains a run of this name
             if not Path(runs, name).exists():
-                held.enter_context(locked_run(Path(runs, name)))
+                contexts.enter_context(locked_run(Path(runs, name)))
                 return name
         number += 1
         name = f"{stem}-{number}"
