@@ -114,8 +114,11 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         try:
             take_steps(setup, run, first, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
-            saved = run.checkpoints.saved_step("last")
-            print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
+            if start.is_branch and not run.checkpoints.has_training:
+                print_unsaved_branch(setup, run)
+            else:
+                saved = run.checkpoints.saved_step("last")
+                print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
             raise
         bar.close()
         if progress.step < setup.config.train.steps:
@@ -324,6 +327,13 @@ def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
         launcher = "python" if setup.world.size == 1 else "torchrun ..."
         say(f"{how}. To go on:\n"
             f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
+
+
+def print_unsaved_branch(setup: Setup, run: RunDir) -> None:
+    """Print that a branch was ended before its first checkpoint, without which it cannot go on."""
+    if setup.world.is_main:
+        say(f"ended at once, before the first checkpoint of {run.path}: remove it, and branch "
+            "again")
 
 
 def open_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:

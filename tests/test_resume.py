@@ -306,6 +306,21 @@ def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, 
             "branch again") in error
 
 
+def test_ctrl_c_at_once_says_to_branch_again_without_a_checkpoint(
+        workdir, trunk, capfd, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    path = workdir / "runs" / "branch-at-once"
+    monkeypatch.setattr(train, "count_step", interrupt)
+    branch = ["--branch-from", str(trunk), "--train.steps=8", "--name", path.name]
+    assert exit_code(train.main, *branch, "--at=3") == 130
+    err = capfd.readouterr().err
+    assert (f"ended at once, before the first checkpoint of {path}: remove it, and branch again\n"
+            in err)
+    assert "--resume" not in err
+
+
 @pytest.mark.parametrize("at", quick_for([5], [3, 5]))
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
