@@ -203,44 +203,62 @@ def choose_compute(config: Config, world: World) -> Compute:
     All processes call this together, and choose the same.
     """
     train = config.train
-    on_cpu = world.device.type == "cpu"
+    onednn = choose_onednn(config, world)
     tokens = train.batch_size * config.data.seq_len * train.steps
     flops = training_flops(config.model, tokens)
+    on_cpu = world.device.type == "cpu"
     # Only on a CPU do the rates of a few products tell how long the steps take.
     has_estimate = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
-    onednn = train.onednn
-    if onednn == "auto":
-        onednn = kernels.prefers_onednn(world.device)
-    onednn = world.all_gather(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates: dict[torch.dtype, float] = {}
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
-
-    def both_rates() -> list[float]:
-        """Return what was measured above; called only for dtype auto on a CPU."""
-        return [rates[torch.float32], rates[torch.bfloat16]]
-
-    dtype, dtype_reason = resolve_dtype(train.dtype, world.device, both_rates)
-    if world.device.type == "cuda":  # take rank 0's, because the cards may differ
-        dtype, dtype_reason = world.all_gather((dtype, dtype_reason))[0]
-    estimate = None  # the seconds that train.steps take
+    dtype, dtype_reason = choose_dtype(config, world, rates)
+    seconds = None
     if has_estimate:
-        estimate = estimate_seconds(config.model, tokens, rates[dtype])
-    if train.minutes is None:
-        seconds = estimate
-        total_flops = flops
-    else:  # the time is given, and the steps are chosen for it later
-        seconds = 60 * train.minutes
+        seconds = estimate_seconds(config.model, tokens, rates[dtype])
+    if train.minutes is not None:  # the time is given, and the steps are chosen for it later
         # FLOP/s of whole steps, which is lower than rates[dtype], that of products.
-        step_rate = GUESSED_RATE if estimate is None else flops / estimate
-        total_flops = step_rate * seconds
-    compiled, compile_reason = resolve_compile(train.compile, world.device, dtype, total_flops)
-    all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
-    if compiled and not all_compile:
-        compiled = False
-        compile_reason = "not compiled: another process has no compiler that works"
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        seconds = 60 * train.minutes
+        flops = step_rate * seconds
+    compiled, compile_reason = choose_compile(config, world, dtype, flops)
     return Compute(world.device, dtype, compiled, onednn, train.tf32,
                    f"{dtype_reason}; {compile_reason}", seconds)
+
+
+def choose_onednn(config: Config, world: World) -> bool:
+    """Return whether float32 products are oneDNN's. `auto` is what rank 0 has found faster."""
+    onednn = config.train.onednn
+    if onednn == "auto":
+        onednn = kernels.prefers_onednn(world.device)
+    return world.all_gather(onednn)[0]
+
+
+def choose_dtype(
+    config: Config, world: World, rates: dict[torch.dtype, float]
+) -> tuple[torch.dtype, str]:
+    """Return the dtype of matrix products, and the reason in words.
+
+    `rates` are those of `measure_rates`, which `auto` needs on a CPU.
+    """
+    def both_rates() -> list[float]:
+        return [rates[torch.float32], rates[torch.bfloat16]]
+
+    dtype, reason = resolve_dtype(config.train.dtype, world.device, both_rates)
+    if world.device.type == "cuda":  # take rank 0's, because the cards may differ
+        dtype, reason = world.all_gather((dtype, reason))[0]
+    return dtype, reason
+
+
+def choose_compile(
+    config: Config, world: World, dtype: torch.dtype, flops: float
+) -> tuple[bool, str]:
+    """Return whether a training of `flops` is compiled, and the reason in words."""
+    compiled, reason = resolve_compile(config.train.compile, world.device, dtype, flops)
+    all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
+    if compiled and not all_compile:
+        return False, "not compiled: another process has no compiler that works"
+    return compiled, reason
 
 
 def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
@@ -268,43 +286,15 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     minutes = start.config.train.minutes
     assert minutes is not None
     assert start.draft is not None, "only a new run has minutes"
+    assert start.data is not None, "the text is prepared before"
     if world.is_main:
         say("timing  the first steps, to choose train.steps")
+    enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
     with compute.active():
-        setup = build(start, world, compute)
-        # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
-        train_step(setup, 0)
-        if setup.graphs is not None:
-            # The next two steps record CUDA graphs: one of the first micro-batch of a step, which
-            # sets the gradients, and one of its other micro-batches, which add to them.
-            train_step(setup, 0)
-            train_step(setup, 0)
-        # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
-        n_steps = start.config.train.steps
-        enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
-        taken = 0
-        seconds = 0.0
-        finished = -math.inf
-        pending = start_step(setup, 0)
-        while True:
-            taken += 1
-            # As in a training: on a GPU the next step is started before this one is read.
-            following = None
-            if setup.reads_late:
-                following = start_step(setup, taken % n_steps)
-            result = pending.read(since=finished)
-            finished = result.finished
-            seconds += world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
-            if taken >= MIN_TIMED_STEPS and seconds >= enough:
-                break
-            if following is None:
-                following = start_step(setup, taken % n_steps)
-            pending = following
-        del setup
+        step_seconds = time_steps(build(start, world, compute), enough)
     gc.collect()  # a compiled model is part of a cycle
-    steps = max(1, round(60 * minutes * taken / seconds))
+    steps = max(1, round(60 * minutes / step_seconds))
     step_tokens = start.config.train.batch_size * start.config.data.seq_len
-    assert start.data is not None, "the text is prepared before"
     val_tokens = start.data.manifest["val"]["tokens"]
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
     without_minutes = {"train.minutes": None}  # which would contradict the steps
@@ -315,6 +305,41 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
                         "choose more minutes, or smaller numbers") from None
     chosen = [f"{name} {number}" for name, number in numbers.items()]
     return replace(start, config=config, chosen=[*start.chosen, *chosen], timed=True)
+
+
+def time_steps(setup: Setup, enough: float) -> float:
+    """Return the mean seconds of a step.
+
+    Takes steps from the first one on, until they have taken `enough` seconds. All processes call
+    this together, and get the mean of rank 0.
+    """
+    # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
+    train_step(setup, 0)
+    if setup.graphs is not None:
+        # The next two steps record CUDA graphs: one of the first micro-batch of a step, which
+        # sets the gradients, and one of its other micro-batches, which add to them.
+        train_step(setup, 0)
+        train_step(setup, 0)
+    # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
+    n_steps = setup.config.train.steps
+    taken = 0
+    seconds = 0.0
+    finished = -math.inf
+    pending = start_step(setup, 0)
+    while True:
+        taken += 1
+        # As in a training: on a GPU the next step is started before this one is read.
+        following = None
+        if setup.reads_late:
+            following = start_step(setup, taken % n_steps)
+        result = pending.read(since=finished)
+        finished = result.finished
+        seconds += setup.world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
+        if taken >= MIN_TIMED_STEPS and seconds >= enough:
+            return seconds / taken
+        if following is None:
+            following = start_step(setup, taken % n_steps)
+        pending = following
 
 
 # --- what a step needs ---------------------------------------------------------------------------
