@@ -316,11 +316,8 @@ def split_text(
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
-    limit = np.uint64(val_fraction * 2**64)
     if len(spans) > 1:
-        # Each split gets at least the document whose hash is nearest to the limit.
-        limit = np.clip(limit, hashes.min(), hashes.max() - 1)
-        held_out = hashes <= limit
+        held_out = draw_documents(hashes, val_fraction)
         sizes = np.diff(spans)[:, 0]
         share = sizes[held_out].sum() / sizes.sum()
         wanted = val_fraction
@@ -337,6 +334,15 @@ def split_text(
     return hold_out_end(file, spans, hashes, val_fraction)
 
 
+def draw_documents(hashes: np.ndarray, val_fraction: float) -> np.ndarray:
+    """Return for each document whether it is for validation, by its hash, uint64.
+
+    Each split gets at least the document whose hash is nearest to the limit.
+    """
+    limit = np.uint64(val_fraction * 2**64)
+    return hashes <= np.clip(limit, hashes.min(), hashes.max() - 1)
+
+
 def hold_out_end(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -348,17 +354,19 @@ def hold_out_end(
     sizes: dict[int, int] = {}  # bytes of a document and its copies, by its hash, as they come
     for digest, size in zip(hashes.tolist(), np.diff(spans)[:, 0].tolist(), strict=True):
         sizes[digest] = sizes.get(digest, 0) + size
-    ends = np.cumsum([*sizes.values()]) / sum(sizes.values())  # as shares of the text
-    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
-    begin = ends[cut - 1] if cut else 0.0
-    share = (1 - val_fraction - begin) / (ends[cut] - begin)
-    document = spans[hashes == [*sizes][cut]][:1]
-    n_kept = measure_start(file, document, share)
+    ends = np.cumsum(list(sizes.values())) / sum(sizes.values())  # as shares of the text
     numbers = {digest: number for number, digest in enumerate(sizes)}
-    place = np.array([numbers[digest] for digest in hashes.tolist()])
+    number_of_span = np.array([numbers[digest] for digest in hashes.tolist()])
+    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
+    begin = ends[cut - 1] if cut > 0 else 0.0
+    share = (1 - val_fraction - begin) / (ends[cut] - begin)
+    first_copy = spans[number_of_span == cut][:1]
+    n_kept = measure_start(file, first_copy, share)
     start, end = spans.T
-    # Of each document, training has what is before the middle, and validation the rest.
-    middle = np.select([place < cut, place == cut], [end, start + n_kept], start)
+    # Of each span, training has what is before the middle, and validation the rest.
+    middle = start.copy()
+    middle[number_of_span == cut] += n_kept
+    middle[number_of_span < cut] = end[number_of_span < cut]
     train = np.stack([start, middle], axis=1)[middle > start]
     val = np.stack([middle, end], axis=1)[middle < end]
     return train, val, hashes[middle > start]
