@@ -61,6 +61,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Form = Callable[..., Any]
 
+# What holds within a context. Only the context sets it, and sets it back.
+_uses_onednn = False  # `products_by_onednn`
+_packed: packed_forms.PackedProducts | None = None  # `products_by_packed`
+
 
 def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
     """Return a function that calls the fastest form of `plain` for its arguments."""
@@ -343,9 +347,6 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     return dtype == torch.float32 and rows > MAX_SUMMED_TOKENS
 
 
-_packed: packed_forms.PackedProducts | None = None  # only `products_by_packed` sets it
-
-
 @contextmanager
 def products_by_packed(packed: packed_forms.PackedProducts) -> Iterator[None]:
     """Return a context in which products with the weights in `packed` are its products."""
@@ -364,7 +365,6 @@ def products_by_packed(packed: packed_forms.PackedProducts) -> Iterator[None]:
 # twice as fast on AMD's with AVX-512, where MKL uses half of the vectors' width.
 MIN_ONEDNN_TOKENS = 16
 ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
-_uses_onednn = False  # only `products_by_onednn` sets it
 
 
 @contextmanager
