@@ -133,10 +133,10 @@ class Batch:
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        self.last_due = list(range(len(self.starts)))
+        self.due = list(range(len(self.starts)))
         """The rows that drew a token last."""
         # On the device. It is copied there again only if other rows are due.
-        self.last_due_index = torch.tensor(self.last_due, device=self.sampling_device)
+        self.due_index = torch.tensor(self.due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
         """Random numbers (NUMBERS_AHEAD, B). Those at i are for position `first_position + i`."""
@@ -236,10 +236,10 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
         """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
-        if due != self.last_due:
-            self.last_due = due
-            self.last_due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
-        rows = self.last_due_index
+        if due != self.due:
+            self.due = due
+            self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
+        rows = self.due_index
         numbers = self.find_numbers(position)
         all_due = len(due) == len(self.starts)
         if all_due:  # without a copy
