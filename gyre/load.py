@@ -215,7 +215,7 @@ def stream(
     The text of a token can be empty (see `Row`). A row ends at its first stop string.
     """
     for i, token in batch.draw(step):
-        text = rows[i].push(token)
+        text = rows[i].add(token)
         if rows[i].stopped:
             batch.end(i)
         yield i, text
@@ -250,7 +250,7 @@ class Row:
         self.strips_space = self.tokenizer.adds_space and not self.prompt
         self.first = self.prompt  # comes before the next text
 
-    def push(self, token: int | None) -> str:
+    def add(self, token: int | None) -> str:
         """Return more text, or the rest if None says that no token follows.
 
         Sets `stopped` and cuts the text once a stop string is complete.
@@ -285,10 +285,10 @@ class Row:
         return text
 
     def finish(self) -> str:
-        """Return the rest of the text. After `resume`, more tokens can be pushed."""
+        """Return the rest of the text. After `resume`, more tokens can be added."""
         self.unfinished = self.decoder.getstate()
         may_begin_stop = self.given_end + self.held
-        rest = self.push(None)
+        rest = self.add(None)
         self.given_end = "" if self.stopped else may_begin_stop
         return rest
 

@@ -268,7 +268,7 @@ def until_stop(text, stops):
 
 
 def play(row, ids):
-    shown = "".join(map(row.push, (*ids, None)))  # once stopped, it gives nothing more
+    shown = "".join(map(row.add, (*ids, None)))  # once stopped, it gives nothing more
     assert shown == row.text
     return shown, row.stopped
 
@@ -316,40 +316,40 @@ def test_an_empty_text_as_the_only_stop_means_none(run):
 def test_a_stopped_row_goes_on_with_its_stop_string(tokenizer):
     row = Row("x", tokenizer, ["bc"])
     a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
-    assert [row.push(token) for token in (a, b, c)] == ["xa", "", ""] and row.stopped
+    assert [row.add(token) for token in (a, b, c)] == ["xa", "", ""] and row.stopped
     assert row.finish() == ""
     row.resume()
-    assert [row.push(d), row.push(b), row.finish()] == ["bcd", "", "b"]
+    assert [row.add(d), row.add(b), row.finish()] == ["bcd", "", "b"]
     assert row.text == "bcdb" and not row.stopped
 
 
 def test_a_stop_string_across_two_texts_is_found(tokenizer):
     a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
     row = Row("x", tokenizer, ["abcd", "bcx"])
-    assert [row.push(a), row.push(b), row.finish()] == ["x", "", "ab"]
+    assert [row.add(a), row.add(b), row.finish()] == ["x", "", "ab"]
     row.resume()
-    assert [row.push(c), row.finish()] == ["", "c"]
+    assert [row.add(c), row.finish()] == ["", "c"]
     row.resume()
-    assert [row.push(d), row.stopped, row.finish(), row.text] == ["", True, "", ""]
+    assert [row.add(d), row.stopped, row.finish(), row.text] == ["", True, "", ""]
     row.resume()
-    assert [row.push(a), row.finish()] == ["d", "a"]
+    assert [row.add(a), row.finish()] == ["d", "a"]
 
 
 def test_the_beginning_of_a_stop_string_may_end_otherwise(tokenizer):
     a, b, d = [FIRST_BYTE + byte for byte in b"abd"]
     row = Row("x", tokenizer, ["abc"])
-    row.push(a)
-    assert row.push(b) + row.finish() == "ab"
+    row.add(a)
+    assert row.add(b) + row.finish() == "ab"
     row.resume()
-    assert [row.push(d), row.push(a), row.finish(), row.stopped] == ["d", "", "a", False]
+    assert [row.add(d), row.add(a), row.finish(), row.stopped] == ["d", "", "a", False]
 
 
 def test_a_row_goes_on_within_a_character(tokenizer):
     first, second, third = [FIRST_BYTE + byte for byte in "中".encode()]
     row = Row("x", tokenizer)
-    assert [row.push(first), row.push(second), row.finish()] == ["x", "", "\ufffd"]
+    assert [row.add(first), row.add(second), row.finish()] == ["x", "", "\ufffd"]
     row.resume()
-    assert [row.push(third), row.finish()] == ["中", ""]
+    assert [row.add(third), row.finish()] == ["中", ""]
 
 
 def test_a_row_that_goes_on_keeps_its_first_space(tmp_path):
@@ -358,9 +358,9 @@ def test_a_row_that_goes_on_keeps_its_first_space(tmp_path):
     assert tokenizer.adds_space
     (word,) = {i for i, text in tokenizer.bytes.items() if text == b" return"}
     row = Row("", tokenizer)
-    assert [row.push(word), row.finish()] == ["return", ""]
+    assert [row.add(word), row.finish()] == ["return", ""]
     row.resume()
-    assert [row.push(word), row.finish()] == [" return", ""]
+    assert [row.add(word), row.finish()] == [" return", ""]
 
 
 @pytest.mark.slow

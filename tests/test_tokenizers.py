@@ -493,7 +493,7 @@ def test_an_import_that_fits_notes_nothing(tmp_path, capsys):
 def stream(tokenizer, ids, prompt=""):
     """What `generate.py` prints of these ids behind a prompt."""
     row = Row(prompt, tokenizer)
-    return "".join(row.push(i) for i in ids) + row.push(None)
+    return "".join(row.add(i) for i in ids) + row.add(None)
 
 
 def decodings(folder, text):
