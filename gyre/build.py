@@ -526,10 +526,11 @@ def note_few_steps(start: Start, steps: int) -> None:
 def note_busy_cores() -> None:
     """Print a note if threads of this training wait for cores that other processes use.
 
-    At the end of each product, all threads wait for the last one. If the machine was busy when the
-    command started, they sleep meanwhile (`spare_busy_cores` in errors.py).
+    At the end of each product, all threads wait for the last one, and spin meanwhile. If the
+    machine was busy when the command started, `spare_busy_cores` in errors.py has set
+    GOMP_SPINCOUNT, and they sleep instead.
     """
-    threads_spin = "GOMP_SPINCOUNT" not in os.environ
+    threads_spin = os.environ.keys().isdisjoint(("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"))
     if torch.get_num_threads() > 1 and threads_spin and busy_load():
         say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
             "it may be several times as fast")

@@ -203,14 +203,16 @@ def test_minutes_for_fewer_than_40_steps_are_noted(workdir, quarters, capfd, min
     assert (note in capfd.readouterr().err) == noted
 
 
-@pytest.mark.parametrize("threads, load, spins, noted", [
-    (2, 8.0, None, True), (1, 8.0, None, False), (2, 2.0, None, False), (2, 8.0, "1000", False)])
+@pytest.mark.parametrize("threads, load, variable, noted", [
+    (2, 8.0, None, True), (1, 8.0, None, False), (2, 2.0, None, False),
+    (2, 8.0, "GOMP_SPINCOUNT", False), (2, 8.0, "OMP_WAIT_POLICY", False)])
 def test_threads_that_spin_on_busy_cores_are_noted(
-    monkeypatch, capsys, threads, load, spins, noted
+    monkeypatch, capsys, threads, load, variable, noted
 ):
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    if spins:
-        monkeypatch.setenv("GOMP_SPINCOUNT", spins)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "1000")
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
