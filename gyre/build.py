@@ -374,8 +374,6 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
         run = RunDir.open(config.init_from)
-        if world.is_main:
-            run.note_missing_best()
         weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:
@@ -499,7 +497,10 @@ def print_setup(start: Start, setup: Setup) -> None:
     if setup.compute.device.type == "cpu":
         note_busy_cores()
     note_final_lr(config.optim, config.train.steps)
-    note_other_text(start, setup.data)
+    if start.source is None and config.init_from is not None:
+        base = RunDir.open(config.init_from)
+        base.note_missing_best()
+        note_other_text(base, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
 
@@ -536,14 +537,11 @@ def note_busy_cores() -> None:
             "it may be several times as fast")
 
 
-def note_other_text(start: Start, data: Prepared) -> None:
-    """Print a note if a new fine-tuning has a tokenizer that does not fit its text.
+def note_other_text(base: RunDir, data: Prepared) -> None:
+    """Print a note if a fine-tuning has a tokenizer that does not fit its text.
 
     The tokenizer is that of the base, and was learned from the text of the base.
     """
-    if start.source is not None or start.config.init_from is None:
-        return
-    base = RunDir.open(start.config.init_from)
     base_val = base.manifest.get("val")
     if base_val is None or not base_val.get("bytes"):  # an imported run has no text
         return
