@@ -458,8 +458,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     gives_steps = "train.steps" in start.given
     # Without --train.steps, a run ends where the command that saved it would have ended it.
     last_step = steps if gives_steps else steps_when_saved
-    # With --resume auto (`repeatable`), a run that has taken all its steps is left as it is.
-    if step >= last_step and not start.repeatable:
+    if step >= last_step:
+        if start.repeatable:  # --resume auto leaves a run as it is that has taken all its steps
+            return
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
     if not gives_steps and steps_when_saved != steps:
@@ -468,6 +469,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
 
 
 # --- what is said before the first step ----------------------------------------------------------
+    # The configuration of a run keeps its steps if it is resumed with others.
 
 
 def print_setup(start: Start, setup: Setup) -> None:

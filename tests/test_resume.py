@@ -173,7 +173,7 @@ def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monke
 
     monkeypatch.setattr(train, "start_step", interrupt)
     assert exit_code(train.main, *tiny_argv(workdir, "--name", "interrupted")) == 130
-    assert "\nended in step 1, before which this command saves nothing\n" in capfd.readouterr().err
+    assert "\nended in step 1, which is not saved\n" in capfd.readouterr().err
     assert not (workdir / "runs" / "interrupted").exists()
 
 
@@ -466,6 +466,14 @@ def test_the_same_command_of_a_finished_run_is_no_error(auto):
     assert exit_code(train.main, *argv) == 0
     assert exit_code(train.main, *argv) == 0
     assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_same_command_of_a_run_that_was_extended_is_no_error(auto):
+    """This command names no steps. The configuration of the run has 6, as before."""
+    _, path, _ = auto
+    assert exit_code(train.main, "--resume", path, "--train.steps=7") == 0
+    assert exit_code(train.main, "--name=auto", "--resume=auto", f"--log.runs={path.parent}") == 0
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_run_does_not_start_from_weights_that_are_gone(auto, capfd):
