@@ -222,7 +222,9 @@ def choose_compute(config: Config, world: World) -> Compute:
         seconds = 60 * train.minutes
         flops = step_rate * seconds
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
-    return Compute(world.device, dtype, compiled, onednn, train.tf32,
+    # A run that was trained on CUDA with TF32 may go on elsewhere, without.
+    tf32 = train.tf32 and world.device.type == "cuda"
+    return Compute(world.device, dtype, compiled, onednn, tf32,
                    f"{dtype_reason}; {compile_reason}", seconds)
 
 

@@ -445,7 +445,9 @@ def test_a_run_of_tf32_goes_on_without_it_on_a_cpu(workdir):
     path = train_tiny(workdir, "tf32", "--train.steps=1", "--optim.warmup_steps=0")
     start = resolve(["--resume", str(path), "--train.steps=2"], "")
     on_cuda = replace(start.config.train, tf32=True)
-    gyre.build.check_start(replace(start, config=replace(start.config, train=on_cuda)), ALONE)
+    config = replace(start.config, train=on_cuda)
+    gyre.build.check_start(replace(start, config=config), ALONE)
+    assert gyre.build.choose_compute(config, ALONE).tf32 is False
 
 
 def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):
