@@ -19,9 +19,9 @@ ablation.yaml, for every run; what the study sets itself is refused.
 
 import sys
 
-from errors import report_errors, starting
+from errors import importing, report_errors
 
-with starting(__name__):
+with importing(__name__):
     from ablation.runner import run_study
     from train import run
 

@@ -46,9 +46,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
-from errors import Range, UserError, report_errors, say, starting
+from errors import Range, UserError, importing, report_errors, say
 
-with starting(__name__):
+with importing(__name__):
     import torch
     from tqdm import tqdm
 

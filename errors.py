@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
     A terminal that is closed, or a full disk under a log, is no reason to stop a training.
     """
-    from tqdm import tqdm  # here, so that commands reach `starting` before anything slow
+    from tqdm import tqdm  # here, so that commands reach `importing` before anything slow
 
     with suppress(OSError):
         tqdm.write(text, file=sys.stderr)
@@ -102,7 +102,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 @contextmanager
-def starting(module: str) -> Iterator[None]:
+def importing(module: str) -> Iterator[None]:
     """Import the packages of a command: within, Ctrl-C exits with 130 and without a traceback.
 
     If a package is missing, the command says so and exits with 2. A terminal shows a line

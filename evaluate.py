@@ -30,9 +30,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from errors import Range, UserError, report_errors, require_modules, say, starting
+from errors import Range, UserError, importing, report_errors, require_modules, say
 
-with starting(__name__):
+with importing(__name__):
     import torch
     from torch import Tensor
     from tqdm import tqdm

@@ -22,9 +22,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from errors import UserError, report_errors, say, starting
+from errors import UserError, importing, report_errors, say
 
-with starting(__name__):
+with importing(__name__):
     from files import atomic_path, refuse_stdout, require_space, writing
     from formats import gguf, hf, web
     from formats.folders import import_model

@@ -23,13 +23,13 @@ from errors import (
     Range,
     UserError,
     hide_controls,
+    importing,
     note_backslash_n,
     report_errors,
     say,
-    starting,
 )
 
-with starting(__name__):
+with importing(__name__):
     from tqdm import tqdm
 
     from data.readers import decode, reading
@@ -120,12 +120,12 @@ class ModelOptions:
     Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others. auto chooses one of the two. On
-    a CPU it measures which is faster for this number of samples, not compiled. On CUDA it takes
-    bfloat16 from capability 8.0 on. There is no float16, because its range is too small for some
-    weights. int8, on a CPU only, quantises weights, and their inputs where that is faster. It pays
-    for larger models, with --compile. Where its products are slower than float32's, a note with
-    both rates says so."""
+    and is up to twice as fast on some processors, slower on others. auto chooses one of the two: on
+    a CPU it measures, without compiling, which is faster for this number of samples, and on CUDA it
+    takes bfloat16 from capability 8.0 on. There is no float16, because its range is too small for
+    some weights. int8, on a CPU only, quantises weights, and their inputs where that is faster. It
+    pays for larger models, with --compile. Where its products are slower than float32's, a note
+    with both rates says so."""
     compile: bool = False
     """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
     Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
@@ -310,7 +310,8 @@ def converse(trained: Trained, options: argparse.Namespace) -> Speed:
     """
     say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
         "others; :help lists the commands. quit, exit, :q or Ctrl-D ends.")
-    if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
+    # Let bytes that are not UTF-8 through: the tokenizer refuses them, and says in which line.
+    if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
@@ -452,7 +453,7 @@ def write_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # when each token came, and at the end the rest of each row: see `stream`
+    times = []  # of each token, and then of the end of each row, which was held back (`stream`)
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):

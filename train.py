@@ -29,9 +29,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from errors import UserError, find_script, hide_controls, report_errors, say, starting
+from errors import UserError, find_script, hide_controls, importing, report_errors, say
 
-with starting(__name__):
+with importing(__name__):
     import torch
     from tqdm import tqdm
 
@@ -92,17 +92,17 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             # --resume auto found it finished.
             print_end(start.resumed.path, start, setup, "nothing to do:")
             return Outcome(start.resumed.path)
-        run = None
+        run = None  # opened after the first step, unless a validation is still missing
         if lacks_validation(start, setup):
             run = open_run(start, setup, contexts)
             validate_and_sample(setup, run, can_end=False)
-            # `last` stores the lowest validation loss, which may be the one just measured.
+            # `last` also stores `progress.best`, which this validation may have lowered.
             save(setup, run, "last")
         base = measure_base(start, setup)
         bar = contexts.enter_context(make_bar(setup))
         # Take the first step before making the folder of the run. So a training leaves no folder if
-        # it fails in this step, or if Ctrl-C ends it before. `take_steps` logs the step, and only
-        # after `open_run` has removed what a resumed run had logged after its checkpoint.
+        # it fails in this step, or if Ctrl-C ends it before. `take_steps` logs the result, after
+        # `open_run` has cut off the metrics that a resumed run had logged after its checkpoint.
         first = take_first_step(setup)
         contexts.enter_context(stop)  # from here on, a signal only asks to stop after the step
         if run is None:
@@ -146,7 +146,7 @@ def take_first_step(setup: Setup) -> PendingStep:
         first.wait()
     except KeyboardInterrupt:
         if setup.world.is_main:
-            say(f"\nended in step {number + 1}, before which this command saves nothing")
+            say(f"\nended in step {number + 1}, which is not saved")
         raise
     return first
 
@@ -204,6 +204,7 @@ def take_steps(
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
+        # None is in flight if it is time to save, if a rank is stopping, or without `reads_late`.
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -291,8 +292,8 @@ def print_end(run: Path, start: Start, setup: Setup, state: str) -> None:
 def generate_options(setup: Setup, run: Path) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
-    A prompt that generate.py would refuse is left out. The continuation ends with a training row,
-    because generate.py warns of texts that are longer.
+    A prompt that generate.py would refuse is left out. Prompt and continuation together are no
+    longer than a training row, because generate.py warns of longer texts.
     """
     prompt = choose_prompt(setup).strip()
     context = setup.config.model.max_positions
@@ -339,8 +340,8 @@ def print_unsaved_branch(setup: Setup, run: RunDir) -> None:
 def open_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     """Make and lock the folder of a new run, or cut a resumed run's metrics off at its checkpoint.
 
-    Its mirror in wandb is open until `contexts` is closed. All ranks call this, before
-    `Progress.advance`.
+    Its mirror in wandb is open until `contexts` is closed. All ranks call this before the first
+    `Progress.advance`, while `progress.step` is still the step of the checkpoint.
     """
     world = setup.world
     step = setup.progress.step
@@ -411,17 +412,25 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit: a full stop may be one token with the line break after it, and alone it may have
-    been seen at the end of texts only.
+    or a digit. After a bare full stop, the model might end the text: inside texts, a full stop is
+    often one token with the line break after it, so the bare token was seen only at their ends.
     """
     for line in map(str.strip, text.splitlines()):
         if all(map(is_written, line)) and any(map(str.isalpha, line)):
             words = textwrap.wrap(line, width)[0]
-            if line[len(words):][:1].isalnum():  # Chinese, for one, has no spaces between words
-                marks = [i for i, each in enumerate(words) if unicodedata.category(each)[0] in "PZ"]
-                words = words[:max(marks, default=0)] or words
+            next_character = line[len(words):][:1]
+            if next_character.isalnum():  # cut inside a word, or in Chinese, which has no spaces
+                words = cut_at_mark(words)
             return strip_marks(words) or words
     return ""
+
+
+def cut_at_mark(words: str) -> str:
+    """Return words up to their last space or punctuation mark, or all if they begin without one."""
+    for end in range(len(words) - 1, 0, -1):
+        if unicodedata.category(words[end])[0] in "PZ":
+            return words[:end]
+    return words
 
 
 def strip_marks(words: str) -> str:
@@ -432,7 +441,7 @@ def strip_marks(words: str) -> str:
 
 
 def is_written(character: str) -> bool:
-    """Return whether a character is printable, or a space or a mark between printable ones.
+    """Return whether a character is printable, a space, or one of four invisible marks.
 
     WhatsApp writes times with a narrow space, and French has one before a colon. Persian has
     joiners inside words, and lines from right to left may have marks of their direction.

@@ -75,8 +75,8 @@ class RecordJob(Job, frozen=True, kw_only=True):
 
     arm: str
     windows: int
-    """Most windows of 8T tokens on which a run is measured. T is data.seq_len; see
-    gyre/measure.py."""
+    """The largest number of windows on which a run is measured, of 8T tokens each. T is
+    data.seq_len; see gyre/measure.py."""
     device: str
 
 
@@ -86,9 +86,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker has one thread for jobs, and so does one at a time. `request_stop` runs in another
-    # thread, at any moment. It first writes `stopped_keys` and then reads `stop_of_job`. Here the
-    # order is the reverse: so at least one of the two sees what the other has written.
+    # A worker does one job at a time, in one thread, and `request_stop` runs in another, at any
+    # moment. It writes `stopped_keys`, then reads `stop_of_job`. Here `stop_of_job` is written,
+    # then `stopped_keys` is read. So at least one of the two sees what the other has written.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -121,7 +121,8 @@ def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> 
     runs = [RunDir.open(training.run) for training in job.trainings]
     if isinstance(job, RecordJob):
         return measure_runs(job.arm, job.windows, job.device, *runs)
-    return last_validation(runs[0])
+    (run,) = runs  # a tuning or calibration job trains one
+    return last_validation(run)
 
 
 def last_validation(run: RunDir) -> float:
@@ -203,7 +204,8 @@ def make_start(training: Training) -> Start:
     argv = to_argv(training)
     if training.trunk is not None:
         return branch(RunDir.open(training.trunk), argv, training.options, training.at)
-    return begin(make_draft(training.options), argv, stem="gyre", given=training.options)
+    stem = ""  # not used: the options have a name
+    return begin(make_draft(training.options), argv, stem, given=training.options)
 
 
 def to_argv(training: Training) -> list[str]:

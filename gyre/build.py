@@ -82,7 +82,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     world.connect()
     compute = choose_compute(start.config, world)
     check_fits(start.config, world, compute.dtype, compute.compiled)
-    # What `auto` stood for is written into the run, which keeps it on another machine too.
+    # What `auto` stood for is written into the run, which keeps it on another machine too. A device
+    # and a `compile` that were given stay as given, also if they could not be had here.
     train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
@@ -97,7 +98,7 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 def prepare_data(start: Start, world: World) -> Start:
     """Return `start` with its prepared text, and with the numbers that are chosen for it.
 
-    Raises UserError if the training cannot work, and before any work where that can be seen.
+    Raises UserError if the training cannot work: before the text is prepared if that can be told.
     """
     check_start(start, world)
     # If a text has to be prepared, one of several processes does it, and the others wait.
@@ -123,6 +124,7 @@ def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared
     """
     settings = source.manifest["settings"]
     data = find_data_of(source.path, config, settings)
+    # "files" are the prepared ones, token ids and tokenizer. For files of text, see the note below.
     if source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
@@ -217,7 +219,8 @@ def choose_compute(config: Config, world: World) -> Compute:
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
     if train.minutes is not None:  # the time is given, and the steps are chosen for it later
-        # FLOP/s of whole steps, which is lower than rates[dtype], that of products.
+        # FLOP/s of whole steps, which is lower than rates[dtype], that of products. So far,
+        # train.steps is a placeholder. This ratio does not depend on it.
         step_rate = GUESSED_RATE if seconds is None else flops / seconds
         seconds = 60 * train.minutes
         flops = step_rate * seconds
@@ -318,8 +321,8 @@ def time_steps(setup: Setup, enough: float) -> float:
     # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
     train_step(setup, 0)
     if setup.graphs is not None:
-        # The next two steps record CUDA graphs: one of the first micro-batch of a step, which
-        # sets the gradients, and one of its other micro-batches, which add to them.
+        # The second step records the CUDA graph of a first micro-batch, which sets the gradients.
+        # The third records that of the other micro-batches, which add to them.
         train_step(setup, 0)
         train_step(setup, 0)
     # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
@@ -380,7 +383,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
-    parallelism.share_weights(model)
+    parallelism.share_weights(model)  # the other ranks may have drawn or read other ones
     setup = Setup(
         config=config, world=world, compute=compute, parallelism=parallelism,
         data=replace(start.data, is_new=is_new),
@@ -392,6 +395,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     )
     if not gains_by_graphs(config, world):
         return setup
+    # `add_gradient` reads neither `graphs` nor `stop`, so it can have a setup without them.
     graphs = GradientGraphs(partial(add_gradient, setup), [*model.parameters()])
     return replace(setup, graphs=graphs)
 
@@ -465,13 +469,13 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
             return
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
+    # The configuration of a run keeps its steps if it is resumed with others.
     if not gives_steps and steps_when_saved != steps:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 
 
 # --- what is said before the first step ----------------------------------------------------------
-    # The configuration of a run keeps its steps if it is resumed with others.
 
 
 def print_setup(start: Start, setup: Setup) -> None:

@@ -104,7 +104,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     devices.append("cpu")
     asked = device
     if device == "auto":
-        device, _, _ = devices[0].partition(":")  # cuda:0 is cuda
+        device, _, _ = devices[0].partition(":")  # cuda without its number, which comes below
     if device == "cuda":
         device = f"cuda:{local_rank}"
     if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:

@@ -40,7 +40,7 @@ class StepResult(NamedTuple):
     stopping: bool
     """Whether any process had been asked to stop when the losses of this step were summed."""
     seconds: float
-    """Time that it took. If it was started before the previous step had finished, since then."""
+    """Time to its end, from its start or from the end of the previous step: the later of them."""
     finished: float
     """When its results were ready, by `time.perf_counter`."""
     loss_scale: float
@@ -163,8 +163,8 @@ class Setup:
     """What asks this process to stop."""
     reads_late: bool = False
     """Whether a step is started before the results of the previous one are read. This keeps a GPU
-    busy. The optimizers skip a step that is not finite by themselves, because the CPU does not know
-    of it yet."""
+    busy. The optimizers themselves skip a step that is not finite, because the CPU does not know of
+    it yet."""
     graphs: GradientGraphs | None = None
     """Runs `add_gradient` for this setup as CUDA graphs. None where they gain nothing."""
 
@@ -249,8 +249,8 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     with setup.compute.autocast():
         logits = setup.module(x, dropout_keys=keys)
     loss = setup.loss(logits, y)
-    # The plain `summed_loss` keeps log-probabilities for its gradient, and not the logits. Their
-    # memory is then free before the backward pass needs as much again.
+    # The plain form of `summed_loss` keeps log-probabilities for its gradient, and not the logits.
+    # The memory of the logits is then free before the backward pass needs as much again.
     del logits
     # Divided by the tokens of the whole batch, so that every token weighs the same; times the
     # number of processes, because DDP and FSDP average over them.
@@ -297,7 +297,7 @@ def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
     """Return the cross entropy of logits (B, T, V) and targets (B, T) in nats, a scalar in float32,
     summed over all targets but those that are -100.
 
-    The backward pass may overwrite the logits.
+    The backward pass of a faster form (model/kernels.py) may overwrite the logits.
     """
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
 

@@ -26,11 +26,11 @@ from errors import (
     did_you_mean,
     find_script,
     hide_controls,
+    importing,
     note_backslash_n,
     report_errors,
     say,
     spare_busy_cores,
-    starting,
 )
 
 COMMANDS = ["ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", "train.py"]
@@ -212,13 +212,13 @@ def test_an_ignored_ctrl_c_stays_ignored_during_imports(fake_torch):
 
 def test_ctrl_c_is_an_exception_again_after_the_imports():
     before = signal.getsignal(signal.SIGINT)
-    with starting("__main__"):
+    with importing("__main__"):
         pass
     assert signal.getsignal(signal.SIGINT) is before is signal.default_int_handler
 
 
 def test_importing_a_command_as_a_module_changes_no_handler(capsys):
-    with starting("train"):
+    with importing("train"):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert capsys.readouterr() == ("", "")
 
@@ -247,7 +247,7 @@ def test_threads_sleep_sooner_on_a_busy_machine_only(given, load, expected, monk
 def test_a_command_spares_busy_cores_before_its_imports(monkeypatch):
     spare = Mock()
     monkeypatch.setattr(errors, "spare_busy_cores", spare)
-    with starting("__main__"):
+    with importing("__main__"):
         spare.assert_called_once_with()
 
 

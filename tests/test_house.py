@@ -59,7 +59,7 @@ def imports(tree: Iterable[ast.AST]) -> set[str]:
 
 
 def run_at_import(module: ast.Module) -> list[ast.AST]:
-    """The statements that run when a module is imported, those of `with starting(...)` included."""
+    """The statements that run when a module is imported, also those in `with importing(...)`."""
     statements: list[ast.AST] = []
     for statement in module.body:
         statements += statement.body if isinstance(statement, ast.With) else [statement]
