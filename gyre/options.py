@@ -276,6 +276,9 @@ class Option:
             if isinstance(value, str):
                 value = read_text(value, parts)
             return msgspec.convert(value, self.hint, strict=False)
+        except UnicodeEncodeError:
+            raise UserError(f"{self.name} must be text in UTF-8, not {reprlib.repr(value)}: rename "
+                            "a file that is called so") from None
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
             quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""

@@ -242,7 +242,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     # No abbreviations.
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
-    (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
+    # The byte E9 is not UTF-8.
+    (["--name", "caf\udce9"], "^name must be text in UTF-8, not .*: rename a file"),
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
