@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from data.prepare import suitable_val_fraction, write_files
+from data.readers import COMPRESSED
 from data.sources import AUTO, SOURCES, DataConfig, Files, list_names
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
@@ -190,6 +191,8 @@ def label_text(config: DataConfig) -> str:
     path = Path(name)
     while glob.has_magic(path.name) and not path.exists():
         path = path.parent
+    if path.suffix.lower() in COMPRESSED:  # rows.jsonl.gz has the label of rows.jsonl
+        path = path.with_suffix("")
     # macOS may return a letter and its accent as two characters, and an accent is no letter.
     stem = unicodedata.normalize("NFC", path.stem)
     characters = [each if each.isalnum() or each == "." else " " for each in stem]
