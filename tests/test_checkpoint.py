@@ -201,7 +201,8 @@ def test_after_a_fall_back_the_one_before_is_kept_again(tmp_path):
     assert loaded(checkpoints) == 3
 
 
-def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
+def test_flipped_bits_and_cuts_throughout_each_file_are_found(tmp_path):
+    """A flipped bit, and a cut, at each of up to 16 places of a file."""
     checkpoints = saved(tmp_path, 1)
     for path in (checkpoints.path / "last").iterdir():
         content = path.read_bytes()
