@@ -654,7 +654,8 @@ def test_generate_names_the_command_that_has_an_option(option, hint):
 def test_options_of_a_command_are_those_of_its_help(command, capsys):
     assert exit_code(command.main, "--help") == 0
     spellings = re.findall("^  --([a-z-]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
-    options = {spelling.replace("-", "_") for spelling in spellings} - {"name", "seed"}
+    of_config = {"name", "seed"}  # options of Config that have no section
+    options = {spelling.replace("-", "_") for spelling in spellings} - of_config
     assert options == set(COMMAND_OPTIONS[f"{command.__name__}.py"].split())
 
 
@@ -715,7 +716,7 @@ def test_every_option_has_a_help():
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
     ("data.files", "whatever its source is."), ("train.cuda_graphs", "only. (default: true)")])
-def test_the_help_of_an_option_ends_with_its_default(name, ending):
+def test_help_ends_with_the_default_if_there_is_one(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 
 
@@ -734,6 +735,7 @@ def test_every_number_has_a_range_beside_it():
                 with_range.add(f"{prefix}{name}")
     numbers = {name for name, option in OPTIONS.items()
                if re.search(r"\b(int|float)\b", show_type(option.hint))}
+    # train.keep is a list.
     assert numbers - with_range - {"train.keep"} == WITHOUT_RANGE
 
 
@@ -750,7 +752,7 @@ def test_docstrings_are_read_for_help_only(monkeypatch, capsys):
     assert classes == []
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
-    assert classes == [RunOptions, RunOptions]
+    assert classes == [RunOptions, RunOptions]  # once for each option
 
 
 def test_help_shows_every_option(capsys):
@@ -775,7 +777,7 @@ def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
         "'[notes, a.txt]'")
 
 
-def test_a_row_without_a_token_is_refused_in_its_own_name():
+def test_seq_len_0_is_refused_by_its_own_name():
     with pytest.raises(UserError, match="data.seq_len must be at least 1, not 0"):
         make_config({"data.seq_len": 0})
 
@@ -786,6 +788,6 @@ def test_a_row_without_a_token_is_refused_in_its_own_name():
     (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
     (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
 def test_an_empty_name_is_refused(capsys, command, argv, shown):
-    """As a variable of the shell is that is not set."""
+    """Such as comes of a shell variable that is not set."""
     *_, error = error_lines(capsys, command.main, *argv)
     assert f"{shown} '' names nothing: give a name" in error
