@@ -72,12 +72,13 @@ def test_empty_texts_have_no_ids(tokenizer, texts):
 
 
 def test_units_are_words_numbers_and_unknown_characters(tmp_path):
+    """Pieces of MIXED join digits."""
     path = tmp_path / "tokenizer.model"
-    path.write_bytes(learned_tokenizer())
+    path.write_bytes(learn_pieces([MIXED] * 9, 480))
     encoder = UnitEncoder(Tokenizer(path), classify_characters(path.read_bytes()))
-    encoder.encode_batch(["return  return(x) 龍龍馬"])
-    assert sorted(encoder.known) == [b"  return", " 龍".encode(), b"(", b")", b"return", b"x",
-                                     "馬".encode(), "龍".encode()]
+    encoder.encode_batch(["return  return(x) 10 龍龍馬"])
+    assert sorted(encoder.known) == [b"  return", b" 10", " 龍".encode(), b"(", b")", b"return",
+                                     b"x", "馬".encode(), "龍".encode()]
 
 
 def test_the_dictionary_keeps_to_its_ceiling(tokenizer, monkeypatch):
