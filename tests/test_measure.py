@@ -135,6 +135,24 @@ def test_a_pass_has_2048_tokens_on_a_cpu_and_65536_on_cuda(device, windows):
     assert first.shape == (windows, T + 1)
 
 
+@pytest.mark.parametrize("device, sizes", [("cpu", [3, 3, 2]), ("cuda", [5, 3])])
+def test_logits_are_computed_for_as_many_tokens_as_fit(device, sizes, monkeypatch):
+    monkeypatch.setattr(measure, "LOGITS", 3 * V)
+    monkeypatch.setattr(measure, "CUDA_LOGITS", 5 * V)
+    s = scorer()
+    s.compute = Compute(torch.device(device), torch.float32)
+    seen = []
+    logits = s.trained.logits
+
+    def watched(states):
+        seen.append(len(states))
+        return logits(states)
+
+    monkeypatch.setattr(s.trained, "logits", watched)
+    s.nats(s.trained, torch.tensor([0]), context=T, scored=T)
+    assert seen == sizes
+
+
 def test_losses_do_not_depend_on_the_size_of_a_pass(monkeypatch):
     s = scorer()
     expected = measure.stream_losses(s, T, T // 2)
