@@ -211,10 +211,10 @@ def test_a_package_depends_on_what_its_encoding_imports(tmp_path, monkeypatch, l
     (tmp_path / "helper.py").write_text("WIDTH = 3", encoding="utf-8")
     (tmp_path / "between.py").write_text("from helper import WIDTH", encoding="utf-8")
     (tmp_path / "mine.py").write_text(
-        f"from model.position import RoPE\nclass Mine(RoPE): pass\n{line}\nimport between",
-        encoding="utf-8")
+        f"from model.position import RoPE\nclass Mine(RoPE): pass\n{line}", encoding="utf-8")
     model = sharp_model(n_layers=1)
     try:
+        importlib.import_module("between")  # and helper: only loaded modules are found
         model.position.__class__ = importlib.import_module("mine").Mine
         before = locate(model)
         (tmp_path / "helper.py").write_text("WIDTH = 4", encoding="utf-8")
