@@ -22,6 +22,8 @@ from errors import UserError
 from gyre import checkpoint
 from gyre.checkpoint import MANIFEST, STATES, TRAINING, WEIGHTS, Checkpoints
 
+# (owner, name) of the functions that FailingDisk replaces besides those of os. `save` below calls
+# the save_file of this module.
 WRITERS = [(torch, "save"), (sys.modules[__name__], "save_file")]
 
 
@@ -130,7 +132,7 @@ def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
     assert checkpoints.kept_steps() == [10]
 
 
-def test_what_a_killed_save_has_left_is_found_by_all(tmp_path):
+def test_what_a_killed_save_has_left_is_found(tmp_path):
     """Killed between the two renames, of `best` and of `last`."""
     checkpoints = saved(tmp_path, 11, 12)
     save(checkpoints, "best", 9)
@@ -141,7 +143,7 @@ def test_what_a_killed_save_has_left_is_found_by_all(tmp_path):
     assert checkpoints.has_best
 
 
-def test_the_last_is_not_the_step_of_the_best(tmp_path):
+def test_without_a_best_its_step_is_0(tmp_path):
     checkpoints = saved(tmp_path, 12)
     assert checkpoints.saved_step("best") == 0
     assert not checkpoints.has_best
@@ -149,7 +151,7 @@ def test_the_last_is_not_the_step_of_the_best(tmp_path):
 
 @pytest.mark.parametrize("leave", [shutil.copytree, shutil.move])
 def test_a_run_that_goes_back_forgets_its_best_step(tmp_path, leave):
-    """Also what a save that was killed has left of it."""
+    """Also the .best that a killed save has left."""
     checkpoints = saved(tmp_path, 12)
     save(checkpoints, "best", 11)
     leave(checkpoints.path / "best", checkpoints.path / ".best")
@@ -201,7 +203,8 @@ def test_after_a_fall_back_the_one_before_is_kept_again(tmp_path):
     assert loaded(checkpoints) == 3
 
 
-def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
+def test_flipped_bits_and_cuts_throughout_each_file_are_found(tmp_path):
+    """A flipped bit, and a cut, at each of up to 16 places of a file."""
     checkpoints = saved(tmp_path, 1)
     for path in (checkpoints.path / "last").iterdir():
         content = path.read_bytes()
@@ -259,7 +262,8 @@ def test_a_reader_of_best_finds_a_save_that_just_ended(tmp_path, monkeypatch):
 
 
 def test_a_reader_of_the_old_best_gets_the_new(tmp_path, monkeypatch):
-    """It hashes .best while the writer finishes and is in the midst of removing that."""
+    """While it hashes a file of .best, a whole save of step 3 runs, whose removal of .best has
+    deleted the files and not yet the folder."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 2)
     (checkpoints.path / "best").rename(checkpoints.path / ".best")

@@ -50,7 +50,7 @@ def draw_texts(model, lengths, compile, samples=1):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """(rows, tokens, keys) of the packages that were asked for. There is none of them."""
+    """(rows, tokens, keys) of the packages that were asked for. `open_package` finds none."""
     opened = []
 
     def open_package(model, cache, inputs):
@@ -85,7 +85,7 @@ def test_nothing_else_is_opened_while_tokens_are_drawn(opened):
     (0, 1, False), (1, 1, True), (0, 3, False), (0, 4, True), (1, 4, False)])
 def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
         held, length, expected, monkeypatch):
-    """Neither the first token of a text nor a later part of a prompt is compiled."""
+    """A prompt of one token is not compiled, nor a later part of a prompt."""
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     cache = KVCache(sharp_model(n_layers=1).config, 2, 9)
     cache.length = held
@@ -146,7 +146,7 @@ def test_more_rows_than_are_summed_share_no_package_with_fewer():
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
 
-def test_nor_do_they_where_no_matrix_is_packed_for_either(monkeypatch):
+def test_without_packing_more_rows_than_are_summed_share_no_package(monkeypatch):
     monkeypatch.setattr(kernels, "packs_weights", lambda *args: False)
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
@@ -211,10 +211,10 @@ def test_a_package_depends_on_what_its_encoding_imports(tmp_path, monkeypatch, l
     (tmp_path / "helper.py").write_text("WIDTH = 3", encoding="utf-8")
     (tmp_path / "between.py").write_text("from helper import WIDTH", encoding="utf-8")
     (tmp_path / "mine.py").write_text(
-        f"from model.position import RoPE\nclass Mine(RoPE): pass\n{line}\nimport between",
-        encoding="utf-8")
+        f"from model.position import RoPE\nclass Mine(RoPE): pass\n{line}", encoding="utf-8")
     model = sharp_model(n_layers=1)
     try:
+        importlib.import_module("between")  # and helper: only loaded modules are found
         model.position.__class__ = importlib.import_module("mine").Mine
         before = locate(model)
         (tmp_path / "helper.py").write_text("WIDTH = 4", encoding="utf-8")
@@ -296,15 +296,22 @@ def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sharp_model(n_layers=1)
     many = [5] * MANY
-    counts = []
-    # Eager: the rest of the prompt of 27, and five prompts whose samples share a cache. Then
-    # prefill, with decoding for more than 40 keys, the same, and prefill of more than 40.
-    for lengths in [5], [1], [4] * 6, many, [*many, 27], [12] * 5, [9], [37], [31], [41]:
-        samples = 2 if len(lengths) == 5 else 1
+    for lengths, n_packages in [
+        ([5], 1),  # decoding
+        ([1], 1),
+        ([4] * 6, 2),  # decoding six rows
+        (many, 3),  # decoding many rows
+        ([*many, 27], 3),  # the rest of the prompt of 27 is eager
+        ([12] * 5, 3),  # two samples of each share a cache, so their prefill is eager
+        ([9], 3),
+        ([37], 5),  # prefill, and decoding for more than 40 keys
+        ([31], 5),
+        ([41], 6),  # prefill of more than 40
+    ]:
+        samples = 2 if lengths == [12] * 5 else 1
         eager = draw_texts(model, lengths, False, samples)
         assert draw_texts(model, lengths, True, samples) == eager
-        counts.append(len(kept()))
-    assert counts == [1, 1, 2, 3, 3, 3, 3, 5, 5, 6]
+        assert len(kept()) == n_packages
 
 
 def rounded_models():
@@ -323,13 +330,15 @@ def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
     monkeypatch.setattr(kernels, "has_avx512", lambda: True)  # on any processor
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
     model, rounded = rounded_models()
+    # Few rows: float inputs, so equal to rounded weights.
     assert draw_texts(model, [1] * 3, True) == draw_texts(rounded, [1] * 3, False)
+    # Many: inputs rounded as in eager int8.
     assert draw_texts(model, [1] * 5, True) == draw_texts(model, [1] * 5, False)
 
 
 @pytest.fixture
 def words(monkeypatch):
-    """As with AVX2: compiled decoding reads int8 weights as words."""
+    """As with AVX2: compiled decoding reads four int8 weights at a time, as one 32-bit word."""
     monkeypatch.setattr(kernels, "has_avx512", lambda: False)
     monkeypatch.setattr(kernels, "max_float_rows", lambda: kernels.MAX_WORD_TOKENS)
 
@@ -413,7 +422,7 @@ def test_a_package_serves_other_processes(cache_of_sin_qk):
 
 @torch.inference_mode()
 def compute_logits(model, rows, compile):
-    """Those of five tokens, in bfloat16: it rounds 5 to 0.03."""
+    """Logits of five tokens, in bfloat16, whose steps are 0.03 wide at 5."""
     cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
     step = compile_step(next_logits, model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
@@ -451,7 +460,7 @@ def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
     assert len(kept()) == 1
 
 
-# --- elsewhere, as on a GPU: under autocast -------------------------------------------------------
+# --- without packages, as on a GPU: torch.compile, which autocast on a CPU takes too --------------
 
 
 @pytest.fixture
@@ -471,7 +480,7 @@ def traced(monkeypatch):
 
 
 @pytest.mark.slow
-def test_elsewhere_the_graph_is_made_before_the_first_token(graphs, traced):
+def test_without_packages_the_graph_is_made_before_the_first_token(graphs, traced):
     with torch.autocast("cpu", torch.bfloat16):
         batch = make_batch(sharp_model(n_layers=1), [3], new=9)
         step = compile_batch(batch)
@@ -481,7 +490,7 @@ def test_elsewhere_the_graph_is_made_before_the_first_token(graphs, traced):
 
 
 @pytest.mark.slow
-def test_elsewhere_one_graph_serves_an_empty_cache_and_one_others(graphs):
+def test_without_packages_two_graphs_serve_an_empty_cache_and_others(graphs):
     model = sharp_model(n_layers=1)
     with torch.autocast("cpu", torch.bfloat16):
         eager = compute_logits(model, MANY, False)

@@ -23,6 +23,8 @@ from formats.tokenizers import to_gguf_fields
 
 LETTERS = ["a", "b", "é", "中", "🙂", " ", "  ", "\n", "\t", "1", "23", "'s", "def", "return", ".",
            "x)", "</s>", "<0x41>", "\u0301", "\u00a0"]
+BOS, EOS, IM_END, THINK = 298, 299, 300, 301  # of `byte_level_fields`
+A = 64  # the piece "a" there
 
 
 def random_texts():
@@ -41,32 +43,31 @@ def written(folder, fields):
 def test_sentencepieces_ids_come_back(kind, tmp_path):
     run, _ = imported(tmp_path, kind)
     file = export_to("gguf", run.path, tmp_path / "file.gguf")
-    ours = open_tokenizer(run.path)
-    theirs = open_tokenizer(export_to("run", file, tmp_path / "back"))
-    texts = random_texts()
-    assert [theirs.encode_prompt(text) for text in texts] == [ours.encode_prompt(t) for t in texts]
-    assert theirs.eos_ids == ours.eos_ids
-    assert theirs.adds_space
+    before = open_tokenizer(run.path)
+    back = open_tokenizer(export_to("run", file, tmp_path / "back"))
+    for text in random_texts():
+        assert back.encode_prompt(text) == before.encode_prompt(text)
+    assert back.eos_ids == before.eos_ids
+    assert back.adds_space
 
 
 def test_our_own_ids_come_back(tmp_path):
     run = make_run(tmp_path)
     file = export_to("gguf", run.path, tmp_path / "file.gguf")
-    ours = open_tokenizer(run.path)
-    theirs = open_tokenizer(export_to("run", file, tmp_path / "back"))
-    texts = ["", " two", "\u2581", *random_texts()]
-    assert [theirs.encode_prompt(text) for text in texts] == [ours.encode_prompt(t) for t in texts]
-    assert (theirs.bos_id, theirs.eos_ids, theirs.prefix_ids) == (2, [2], [])
+    before = open_tokenizer(run.path)
+    back = open_tokenizer(export_to("run", file, tmp_path / "back"))
+    for text in ("", " two", "\u2581", *random_texts()):
+        assert back.encode_prompt(text) == before.encode_prompt(text)
+    assert (back.bos_id, back.eos_ids, back.prefix_ids) == (2, [2], [])
 
 
 def test_a_run_made_of_a_padded_gguf_can_be_exported(tmp_path):
-    """Its model has embeddings without a piece, which the GGUF had as unused pieces."""
-    run, _ = imported(tmp_path, "llama2")
-    file = export_to("gguf", run.path, tmp_path / "file.gguf")
+    run, _ = imported(tmp_path, "llama2")  # whose model has 6 embeddings more than pieces
+    file = export_to("gguf", run.path, tmp_path / "file.gguf")  # they are unused pieces in it
     back = export_to("run", file, tmp_path / "back")
-    ours = open_tokenizer(export_to("hf", back, tmp_path / "hf"))
-    assert ours.vocab_size == VOCAB
-    assert ours.encode("def f(x)") == open_tokenizer(run.path).encode("def f(x)")
+    exported = open_tokenizer(export_to("hf", back, tmp_path / "hf"))
+    assert exported.vocab_size == VOCAB
+    assert exported.encode("def f(x)") == open_tokenizer(run.path).encode("def f(x)")
 
 
 @pytest.mark.parametrize("pre, splitter", [
@@ -93,24 +94,24 @@ def test_byte_level_ids_are_those_of_the_models_own_files(pre, splitter, tmp_pat
     ("deepseek-coder", ["I", "'", "ll", " pay", " ", "1", "2", "3", "4", "5", "\n", "\n", " ",
                         " née", "!!", "\n"])])
 def test_a_text_is_cut_as_the_pre_tokenizer_says(pre, words):
-    theirs = {name.removeprefix("tokenizer.ggml."): value
+    fields = {name.removeprefix("tokenizer.ggml."): value
               for name, value in byte_level_fields(pre).items()}
-    tokenizer = to_byte_level(theirs)
+    tokenizer = to_byte_level(fields)
     text = "I'll pay 12345\n\n  née!!\n"
     cuts = tokenizer.pre_tokenizer.pre_tokenize_str(text)
     assert [text[start:end] for _, (start, end) in cuts] == words
 
 
 @pytest.mark.parametrize("pre, changes, prefix", [
-    ("smollm", {}, []), ("smollm", {"add_bos_token": True}, [298]),
-    ("llama-bpe", {}, [298]), ("llama-bpe", {"add_bos_token": False}, [])])
+    ("smollm", {}, []), ("smollm", {"add_bos_token": True}, [BOS]),
+    ("llama-bpe", {}, [BOS]), ("llama-bpe", {"add_bos_token": False}, [])])
 def test_bos_is_added_as_by_llama_cpp(pre, changes, prefix, tmp_path):
     assert written(tmp_path, byte_level_fields(pre, **changes)).prefix_ids == prefix
 
 
 @pytest.mark.parametrize("changes, ends", [
-    ({}, [299, 300]),  # <|im_end|> is known as the end of a turn
-    ({"eot_token_id": 298}, [299, 298, 300]), ({"eom_token_id": 298}, [299, 298, 300])])
+    ({}, [EOS, IM_END]),  # <|im_end|> is known as the end of a turn
+    ({"eot_token_id": BOS}, [EOS, BOS, IM_END]), ({"eom_token_id": BOS}, [EOS, BOS, IM_END])])
 def test_texts_end_where_the_fields_or_llama_cpp_say(changes, ends, tmp_path):
     assert written(tmp_path, byte_level_fields(**changes)).eos_ids == ends
 
@@ -119,24 +120,24 @@ def test_texts_end_where_the_fields_or_llama_cpp_say(changes, ends, tmp_path):
 def test_the_end_of_a_turn_is_special_whatever_its_type(wrong, tmp_path):
     """As in llama.cpp. Here it is an ordinary piece, or one that a user has defined."""
     fields = byte_level_fields()
-    fields["tokenizer.ggml.token_type"][300] = wrong
+    fields["tokenizer.ggml.token_type"][IM_END] = wrong
     tokenizer = written(tmp_path, fields)
-    assert tokenizer.eos_ids == [299, 300]
-    assert tokenizer.encode("a<|im_end|>") == [64, 300]
-    assert tokenizer.decode([64, 300]) == "a"
+    assert tokenizer.eos_ids == [EOS, IM_END]
+    assert tokenizer.encode("a<|im_end|>") == [A, IM_END]
+    assert tokenizer.decode([A, IM_END]) == "a"
 
 
 def test_special_tokens_are_read_out_of_a_text(tmp_path):
-    """And have no text. Those that a user has defined have one."""
+    """They have no text, but those that a user has defined have one."""
     tokenizer = written(tmp_path, byte_level_fields())
     ids = tokenizer.encode("<|im_end|><think>")
-    assert ids == [300, 301]
+    assert ids == [IM_END, THINK]
     assert tokenizer.decode(ids) == "<think>"
 
 
 def test_an_ordinary_piece_that_pads_is_no_special_token(tmp_path, capsys):
-    """Some files pad with the token of id 0. An export would tell transformers to cut texts at it.
-    """
+    """Some files pad with the token of id 0. As a special token, transformers would cut texts at
+    it."""
     run = export_to("run", byte_level_gguf(tmp_path, byte_level_fields(padding_token_id=0)),
                     tmp_path / "run")
     out = export_to("hf", run, tmp_path / "hf")
@@ -145,8 +146,8 @@ def test_an_ordinary_piece_that_pads_is_no_special_token(tmp_path, capsys):
 
 def test_padding_without_a_piece_is_no_special_token(tmp_path, capsys):
     """Converters fill a vocabulary up with unused tokens, and a model may pad with one of these."""
-    fields = byte_level_fields(padding_token_id=301)
-    fields["tokenizer.ggml.token_type"][301] = 5
+    fields = byte_level_fields(padding_token_id=THINK)
+    fields["tokenizer.ggml.token_type"][THINK] = 5
     run = export_to("run", byte_level_gguf(tmp_path, fields), tmp_path / "run")
     assert open_tokenizer(run).pad_id is None
 
@@ -154,10 +155,10 @@ def test_padding_without_a_piece_is_no_special_token(tmp_path, capsys):
 def test_bos_of_the_wrong_type_begins_a_byte_level_text(tmp_path):
     """It begins texts in llama.cpp too. A chat template has to know its name."""
     fields = byte_level_fields(add_bos_token=True)
-    fields["tokenizer.ggml.token_type"][298] = 1
+    fields["tokenizer.ggml.token_type"][BOS] = 1
     tokenizer = written(tmp_path, fields)
-    assert (tokenizer.bos_id, tokenizer.prefix_ids) == (298, [298])
-    assert tokenizer.encode("a<|bos|>") == [64, 298]
+    assert (tokenizer.bos_id, tokenizer.prefix_ids) == (BOS, [BOS])
+    assert tokenizer.encode("a<|bos|>") == [A, BOS]
 
 
 def test_bos_of_the_wrong_type_begins_a_sentencepiece_text(tmp_path):
@@ -218,13 +219,14 @@ TURNS = ("{{ bos_token }}{% for turn in messages %}<|im_start|>{{ turn.role }}\n
 
 def sentencepiece_gguf(tmp_path, kind):
     """A GGUF with BOS and a space in front of texts, TURNS, and two pieces of this type behind the
-    others. Four more embeddings have no piece."""
+    others."""
     run, _ = imported(tmp_path, "llama2")
     file = export_to("gguf", run.path, tmp_path / "file.gguf")
     fields = gguf.GGUFReader(file).fields
     tokens = fields["tokenizer.ggml.tokens"].contents()
     types = fields["tokenizer.ggml.token_type"].contents()
     scores = fields["tokenizer.ggml.scores"].contents()
+    # In place of the first two of the six unused pieces that pad the vocabulary.
     tokens[VOCAB : VOCAB + 2] = ["<|im_start|>", "<|im_end|>"]
     types[VOCAB : VOCAB + 2] = [kind, kind]
     scores[VOCAB : VOCAB + 2] = [0.0, 0.0]

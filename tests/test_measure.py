@@ -65,7 +65,8 @@ def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int
 
 
 def shared_targets(spans: torch.Tensor) -> dict[int, int]:
-    """{target: start of its span}: those of block i mod 8 of span i."""
+    """The targets that all contexts share: of span i (8T targets) those of block i % 8 (T targets),
+    each with the start of its span."""
     spans_of_targets = {}
     for i, start in enumerate(spans.tolist()):
         first = start + (i % 8) * T + 1
@@ -85,6 +86,16 @@ def assert_mean_and_error(found: dict, nats: list[float]) -> None:
 def spans() -> torch.Tensor:
     """17 spans: each block twice, and one three times."""
     return scorer(length=3000).spans(17)
+
+
+def read_windows(windows) -> list[tuple[list[int], list[int]]]:
+    """(places of the tokens that are read, places of the targets) of each window."""
+    found = []
+    for starts, length, scored, _ in windows:
+        for start in starts.tolist():
+            end = start + length
+            found.append(([*range(start, end)], [*range(end - scored + 1, end + 1)]))
+    return found
 
 
 def scored_targets(windows) -> list[int]:
@@ -124,8 +135,25 @@ def test_a_pass_has_2048_tokens_on_a_cpu_and_65536_on_cuda(device, windows):
     assert first.shape == (windows, T + 1)
 
 
-def test_losses_on_cuda_are_taken_in_larger_passes(monkeypatch):
-    """Of the same tokens in the same order."""
+@pytest.mark.parametrize("device, sizes", [("cpu", [3, 3, 2]), ("cuda", [5, 3])])
+def test_logits_are_computed_for_as_many_tokens_as_fit(device, sizes, monkeypatch):
+    monkeypatch.setattr(measure, "LOGITS", 3 * V)
+    monkeypatch.setattr(measure, "CUDA_LOGITS", 5 * V)
+    s = scorer()
+    s.compute = Compute(torch.device(device), torch.float32)
+    seen = []
+    logits = s.trained.logits
+
+    def watched(states):
+        seen.append(len(states))
+        return logits(states)
+
+    monkeypatch.setattr(s.trained, "logits", watched)
+    s.nats(s.trained, torch.tensor([0]), context=T, scored=T)
+    assert seen == sizes
+
+
+def test_losses_do_not_depend_on_the_size_of_a_pass(monkeypatch):
     s = scorer()
     expected = measure.stream_losses(s, T, T // 2)
     s.compute = Compute(torch.device("cuda"), torch.float32)
@@ -160,7 +188,7 @@ def test_losses_by_context_are_those_of_explicit_loops():
 
 
 def test_windows_of_dynamic_rotations_have_their_whole_length():
-    """Past T, frequencies depend on the length of the text: also on the tokens behind a target."""
+    """Past T, frequencies depend on the length of the text: also on the tokens after a target."""
     scaling = RopeScaling("dynamic", 2.0, T)
     s = scorer(rope_scaling=scaling)
     spans = s.spans(9)
@@ -193,7 +221,7 @@ def test_relative_encodings_do_not_notice_a_shift(position):
 
 
 @pytest.mark.parametrize("position", [x for x in ABSOLUTE if not POSITIONS[x].extrapolates])
-def test_a_shift_past_a_table_of_positions_has_no_cost(position):
+def test_a_shift_past_a_table_of_positions_is_not_measured(position):
     s = scorer(position)
     assert measure.shift(s, s.spans(4)) is None
 
@@ -203,7 +231,6 @@ SHIFTED = [x for x in ABSOLUTE if POSITIONS[x].extrapolates]
 
 @pytest.mark.parametrize("position", quick_for(["sinusoidal", "sin_qk"], SHIFTED))
 def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
-    """It is far from rounding."""
     s = scorer(position)
     spans = s.spans(4)
     model = s.model(2 * T)
@@ -214,7 +241,7 @@ def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
             changes.append(one_loss(s, model, start, target, offset=T) - here)
     change = measure.shift(s, spans)
     assert change == pytest.approx(statistics.fmean(changes), abs=1e-5)
-    assert abs(change) > 1e-3
+    assert abs(change) > 1e-3  # far from rounding
 
 
 def test_the_cost_of_a_permutation_is_that_of_explicit_loops():
@@ -244,7 +271,7 @@ def test_a_permutation_costs_nothing_without_order():
 def test_all_blocks_are_every_target_of_the_spans_once():
     s = scorer()
     spans = s.spans(2)
-    nats = []  # in order, though windows come by their place
+    nats = []  # in the order of the text, in which `loss` takes them; `slide` yields them by block
     for start in spans.tolist():
         for target in range(start + 1, start + 8 * T + 1):
             nats.append(one_loss(s, s.trained, target - T, target))
@@ -345,6 +372,7 @@ def test_scores_that_attend_alike_can_have_other_shares():
     absolute = hidden + m
     assert torch.equal(relative.softmax(-1), absolute.softmax(-1))
     shares = attention.explained_by_distance(torch.stack((relative, absolute))[None, None])
+    # At distance d the mean of n is (T - 1 - d) / 2, and n is distributed as d is: (1/2)^2.
     assert shares[0].tolist() == pytest.approx([1.0, 0.25])
 
 
@@ -353,16 +381,6 @@ def test_distance_explains_nothing_where_all_scores_are_equal():
 
 
 # --- windows over a whole text ---
-
-
-def read_windows(windows) -> list[tuple[list[int], list[int]]]:
-    """(places of the tokens that are read, places of the targets) of each window."""
-    found = []
-    for starts, length, scored, _ in windows:
-        for start in starts.tolist():
-            end = start + length
-            found.append(([*range(start, end)], [*range(end - scored + 1, end + 1)]))
-    return found
 
 
 def test_windows_with_a_stride_score_every_token_once():
@@ -377,7 +395,7 @@ def test_without_overlap_windows_are_those_of_a_validation():
 
 
 def test_windows_are_those_of_lm_eval_but_for_the_last():
-    """lm-eval 0.4.13, get_rolling_token_windows: 8 ids behind a prefix, max_seq_len 4."""
+    """lm-eval 0.4.13, get_rolling_token_windows: 8 ids after a prefix, max_seq_len 4."""
     prefix, ids = 0, [1, 2, 3, 4, 5, 6, 7, 8]
     theirs = [([prefix, 1, 2, 3], [1, 2, 3, 4]), ([4, 5, 6, 7], [5, 6, 7, 8])]
     assert read_windows(roll(tokens=1 + len(ids), context=4, stride=4)) == theirs
@@ -397,7 +415,7 @@ def test_contexts_of_a_text_of_one_window_grow_from_one():
 
 
 @pytest.mark.parametrize("stride, least", [(1, 8), (3, 6), (8, 1)])
-def test_contexts_are_those_of_windows_behind_the_first(stride, least):
+def test_contexts_are_those_of_windows_after_the_first(stride, least):
     _, *windows = read_windows(roll(tokens=48 + 9, context=8, stride=stride))
     seen = set()
     for read, targets in windows:
@@ -478,15 +496,20 @@ def test_bits_per_byte_of_few_tokens_have_no_error(monkeypatch):
     monkeypatch.setattr(measure, "STRETCHES", 4)
     found = measured_bits(encoded(0, 3, 3, 3), 4.0, 8.0, 12.0)
     assert (found["bpb_se"], found["bpb_stretches"]) == (None, [pytest.approx(2.0)])
-    records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 2.0) | found]
-    measure.compare(records)
-    assert records[1]["bpb_difference"] == pytest.approx(1.0)
-    assert records[1]["bpb_difference_se"] is None
 
 
 def as_record(ids: str, loss: float, bpb: float) -> dict:
     return {"ids_sha256": ids, "loss": loss, "stretches": [loss - 0.5, loss + 0.5], "bpb": bpb,
             "bpb_stretches": [bpb, bpb]}
+
+
+def test_a_difference_to_few_tokens_has_no_error(monkeypatch):
+    monkeypatch.setattr(measure, "STRETCHES", 4)
+    few = measured_bits(encoded(0, 3, 3, 3), 4.0, 8.0, 12.0)
+    records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 2.0) | few]
+    measure.compare(records)
+    assert records[1]["bpb_difference"] == pytest.approx(1.0)
+    assert records[1]["bpb_difference_se"] is None
 
 
 def test_losses_of_the_same_ids_have_a_difference():
@@ -587,7 +610,7 @@ def test_products_are_computed_as_in_training(run, monkeypatch):
 
 @pytest.mark.parametrize("windows, all_blocks, blocks_scored", [(4, False, 2), (3, True, 24)])
 def test_contexts_have_a_block_of_every_second_window(windows, all_blocks, blocks_scored, run):
-    """Or with all_blocks all eight of each."""
+    """One block of T targets of every second window; with all_blocks, all eight of every window."""
     record = measure.measure(run, "last", windows, "cpu", all_blocks=all_blocks)
     assert record["targets"] == blocks_scored * 20
 
@@ -600,9 +623,9 @@ def test_unset_the_best_weights_are_measured(run):
 
 def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
     """And not its best weights, which would be chosen by what is reported."""
-    measured = Mock(side_effect=UserError("seen"))
+    measured = Mock(side_effect=UserError("seen"))  # ends measure_runs after this call
     monkeypatch.setattr(measure, "measure", measured)
-    monkeypatch.setattr(Checkpoints, "kept_steps", lambda self: [4])
+    monkeypatch.setattr(Checkpoints, "kept_steps", lambda self: [4])  # else it is refused
     with pytest.raises(UserError, match="seen"):
         record.measure_runs("rope", 3, "cpu", run)
     measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
@@ -616,19 +639,25 @@ def test_a_kept_checkpoint_of_another_model_is_refused(run, tmp_path):
         record.follow(other, 4, "cpu")
 
 
-def test_arms_share_weights_and_batches_and_seeds_do_not(run, workdir):
-    origins = [record.hash_origin(run)]
-    scaled = ("--model.position=sinusoidal", "--model.sinusoid=vaswani")
-    for words in (["--seed=1"], ["--seed=2"], scaled, ["--model.position=sin_qk_aligned"]):
-        config = parse_config(*tiny_argv(workdir, *STEPS, f"--name={len(origins)}", *words))
+def test_arms_of_a_seed_share_weights_and_batches(run, workdir):
+    origins = {"learned": record.hash_origin(run)}  # of seed 1
+    for name, words in {
+        "same-seed": ["--seed=1"],
+        "other-seed": ["--seed=2"],
+        "vaswani": ["--model.position=sinusoidal", "--model.sinusoid=vaswani"],
+        "sin_qk_aligned": ["--model.position=sin_qk_aligned"],
+    }.items():
+        config = parse_config(*tiny_argv(workdir, *STEPS, f"--name={name}", *words))
         other = RunDir.create(config, tokenizer=[run.path / "tokenizer.model"],
                               manifest=run.manifest)
-        origins.append(record.hash_origin(other))
+        origins[name] = record.hash_origin(other)
+    first = origins["learned"]
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
-        assert origins[0][key] == origins[1][key] != origins[2][key]
-    assert origins[3]["init_sha256"] == origins[0]["init_sha256"]
-    for key, other in (("embeddings_kind", 3), ("init_kind", 4)):  # its scale; how queries start
-        assert [at for at in range(5) if origins[at][key] != origins[0][key]] == [other]
+        assert first[key] == origins["same-seed"][key] != origins["other-seed"][key]
+    assert origins["vaswani"]["init_sha256"] == first["init_sha256"]
+    # Its scale, and how its queries start.
+    for key, only in (("embeddings_kind", "vaswani"), ("init_kind", "sin_qk_aligned")):
+        assert [name for name in origins if origins[name][key] != first[key]] == [only]
 
 
 def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):

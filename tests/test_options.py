@@ -17,7 +17,7 @@ import export
 import generate
 import train
 from errors import Range, UserError
-from gyre import options
+from gyre import options, start
 from gyre.options import (
     COMMAND_OPTIONS,
     CONFIGS,
@@ -31,7 +31,6 @@ from gyre.options import (
     read_config,
     show_type,
 )
-from gyre.start import StartOptions
 from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.sampling import Sampling
@@ -623,7 +622,9 @@ def test_an_option_that_is_missing_is_told_with_its_choices():
     ("max_tokens", "max-new-tokens"), ("n_predict", "max-new-tokens"), ("start", "prompt"),
     ("model", "run"), ("new-token", "max-new-tokens")])
 def test_suggested_options_are_those_that_the_command_has(habit, ours):
-    assert mistake(f"--{habit}=3") == f"there is no option --{habit} (did you mean --{ours}?)"
+    with pytest.raises(UserError) as caught:
+        generate.parse([f"--{habit}=3"])
+    assert str(caught.value) == f"there is no option --{habit} (did you mean --{ours}?)"
 
 
 @pytest.mark.parametrize("option, hint", [
@@ -633,8 +634,9 @@ def test_suggested_options_are_those_that_the_command_has(habit, ours):
     ("dry_run", "--dry-run is an option of ablate.py"),
     ("device", "did you mean --train.device?"), ("tokens", "--tokens is an option of ablate.py")])
 def test_train_names_the_command_that_has_an_option(option, hint):
-    parser = Parser(None, StartOptions, config=True)
-    assert mistake(f"--{option}", "3", parser=parser) == f"there is no option --{option} ({hint})"
+    with pytest.raises(UserError) as caught:
+        start.resolve([f"--{option}", "3"], doc="")
+    assert str(caught.value) == f"there is no option --{option} ({hint})"
 
 
 @pytest.mark.parametrize("option, hint", [
@@ -644,14 +646,17 @@ def test_train_names_the_command_that_has_an_option(option, hint):
     ("resume", "--resume is an option of train.py"), ("lengths", "--lengths is an option of "
                                                       "evaluate.py")])
 def test_generate_names_the_command_that_has_an_option(option, hint):
-    assert mistake(f"--{option}", "3") == f"there is no option --{option} ({hint})"
+    with pytest.raises(UserError) as caught:
+        generate.parse([f"--{option}", "3"])
+    assert str(caught.value) == f"there is no option --{option} ({hint})"
 
 
 @pytest.mark.parametrize("command", [train, generate, evaluate, ablate, bench, export])
 def test_options_of_a_command_are_those_of_its_help(command, capsys):
     assert exit_code(command.main, "--help") == 0
     spellings = re.findall("^  --([a-z-]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
-    options = {spelling.replace("-", "_") for spelling in spellings} - {"name", "seed"}
+    of_config = {"name", "seed"}  # options of Config that have no section
+    options = {spelling.replace("-", "_") for spelling in spellings} - of_config
     assert options == set(COMMAND_OPTIONS[f"{command.__name__}.py"].split())
 
 
@@ -671,9 +676,10 @@ def test_all_unknown_options_are_named_at_once():
 
 
 def test_every_habit_leads_to_an_option_that_there_is():
-    known = {*OPTIONS, "arms", "config", "resume", "prompt", "run", "dtype", "max_new_tokens",
-             "num_samples", "temperature"}
-    assert set(HABITS) <= known
+    ours = set(HABITS)  # by our names
+    of_commands = " ".join(COMMAND_OPTIONS.values()).split()  # compared with --help above
+    known = {*OPTIONS, *of_commands}
+    assert ours <= known
 
 
 @pytest.mark.parametrize("key, ours", [
@@ -711,7 +717,7 @@ def test_every_option_has_a_help():
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
     ("data.files", "whatever its source is."), ("train.cuda_graphs", "only. (default: true)")])
-def test_the_help_of_an_option_ends_with_its_default(name, ending):
+def test_help_ends_with_the_default_if_there_is_one(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 
 
@@ -730,6 +736,7 @@ def test_every_number_has_a_range_beside_it():
                 with_range.add(f"{prefix}{name}")
     numbers = {name for name, option in OPTIONS.items()
                if re.search(r"\b(int|float)\b", show_type(option.hint))}
+    # train.keep is a list.
     assert numbers - with_range - {"train.keep"} == WITHOUT_RANGE
 
 
@@ -746,7 +753,7 @@ def test_docstrings_are_read_for_help_only(monkeypatch, capsys):
     assert classes == []
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
-    assert classes == [RunOptions, RunOptions]
+    assert classes == [RunOptions, RunOptions]  # once for each option
 
 
 def test_help_shows_every_option(capsys):
@@ -771,7 +778,7 @@ def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
         "'[notes, a.txt]'")
 
 
-def test_a_row_without_a_token_is_refused_in_its_own_name():
+def test_seq_len_0_is_refused_by_its_own_name():
     with pytest.raises(UserError, match="data.seq_len must be at least 1, not 0"):
         make_config({"data.seq_len": 0})
 
@@ -782,6 +789,6 @@ def test_a_row_without_a_token_is_refused_in_its_own_name():
     (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
     (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
 def test_an_empty_name_is_refused(capsys, command, argv, shown):
-    """As a variable of the shell is that is not set."""
+    """Such as comes of a shell variable that is not set."""
     *_, error = error_lines(capsys, command.main, *argv)
     assert f"{shown} '' names nothing: give a name" in error

@@ -18,7 +18,7 @@ TOKENS = torch.arange(14).view(2, 7)
 
 
 def test_rotations_are_those_of_where_the_tokens_stand():
-    """With faster rotations at later positions, logits are not relative any more."""
+    """The rows of the table grow with the position, and so logits depend on the start."""
     model = sharp_model()
     model.position.table *= torch.linspace(1, 2, 80)[:, None, None]
     assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2
@@ -91,6 +91,7 @@ def test_dynamic_scaling_is_ntk_for_the_length_of_the_text():
         tokens = torch.arange(length)[None]
         expected = scaled_model("ntk", factor, 16)(tokens)
         torch.testing.assert_close(model(tokens), expected, rtol=0, atol=1e-6)
+    # Factor 3 would show on these 32 tokens.
     assert (scaled_model("ntk", 3, 16)(tokens) - expected).abs().max() > 1e-4
 
 
@@ -106,7 +107,7 @@ def test_rotations_of_a_part_are_rows_of_the_whole(scaling):
 
 
 def test_sinusoids_follow_the_paper_and_not_the_misprint():
-    """One article prints the position in the exponent; then every even column is the same."""
+    """One article prints the position in the exponent; then all even columns are equal."""
     row = sinusoid(4, 3, theta=100.0)[2].tolist()  # angles 2 and 2 / sqrt(100)
     assert row == pytest.approx([0.90929743, -0.41614684, 0.19866933, 0.98006658], abs=1e-7)
 

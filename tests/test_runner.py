@@ -85,14 +85,15 @@ def test_a_finished_study_writes_its_report_again(workdir, finished, capsys, mon
     assert exit_code(ablate.main, *study_arguments(workdir)) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{finished / 'RESULTS.md'}\n"
-    assert "of training" not in printed.err
+    assert "of training" not in printed.err  # no estimate of time: nothing is missing
     assert (finished / "RESULTS.md").exists()
     assert len([*finished.glob("fig_*.png")]) == 3
 
 
 @pytest.fixture
 def report_only(monkeypatch) -> Mock:
-    """ablate.py does nothing but the report, which is empty; what would send it to wandb."""
+    """ablate.py does nothing but the report, which is empty. Returns the mock in place of what
+    sends it to wandb."""
     sent = Mock()
     monkeypatch.setattr(report, "write_report", lambda path: (path / "RESULTS.md").touch())
     monkeypatch.setattr(report, "mirror_in_wandb", sent)
@@ -286,9 +287,10 @@ def test_beside_a_study_what_it_settles_is_refused(workdir, finished, tmp_path, 
 
 
 @pytest.fixture
-def far(finished, tmp_path) -> Path:
-    """A study in which the loss of rope's shortest run is 0.011 higher, and sin diverged."""
-    folder = tmp_path / "far"
+def changed_study(finished, tmp_path) -> Path:
+    """A study in which the loss of rope's shortest run is 0.011 higher, which is more than
+    CALIBRATED, and sin diverged."""
+    folder = tmp_path / "changed"
     shutil.copytree(finished / "results", folder / "results")
     (folder / "results" / "sin-s0.json").unlink()
     stored = read_sealed(finished / "plan.json", "")
@@ -299,8 +301,10 @@ def far(finished, tmp_path) -> Path:
     return folder
 
 
-def test_records_that_training_does_not_repeat_are_refused(workdir, far, tmp_path, capsys):
-    argv = beside_arguments(workdir, far, tmp_path)
+def test_records_that_training_does_not_repeat_are_refused(
+    workdir, changed_study, tmp_path, capsys
+):
+    argv = beside_arguments(workdir, changed_study, tmp_path)
     error = error_lines(capsys, ablate_in_process, *argv)[-1]
     assert "records of the two do not compare" in error
 
@@ -314,47 +318,56 @@ def test_a_calibration_that_failed_is_not_in_the_plan(workdir, tmp_path):
     assert stored.calibration is None
 
 
-def test_beside_a_study_its_diverged_runs_are_taken_over(workdir, far, tmp_path, monkeypatch):
+def test_beside_a_study_its_diverged_runs_are_taken_over(
+    workdir, changed_study, tmp_path, monkeypatch
+):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
-    assert exit_code(ablate.main, *beside_arguments(workdir, far, tmp_path)) == 130
-    assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
+    assert exit_code(ablate.main, *beside_arguments(workdir, changed_study, tmp_path)) == 130
+    assert plan.read_plan(tmp_path / "beside-changed").diverged == ["sin-s0"]
 
 
-def test_beside_a_study_no_run_of_another_seed_has_diverged(workdir, far, tmp_path, monkeypatch):
-    stored = read_sealed(far / "plan.json", "")
-    write_sealed(far / "plan.json", stored | {"seeds": [0, 1], "diverged": ["sin-s0", "sin-s1"]})
+def test_beside_a_study_no_run_of_another_seed_has_diverged(
+    workdir, changed_study, tmp_path, monkeypatch
+):
+    stored = read_sealed(changed_study / "plan.json", "")
+    changes = {"seeds": [0, 1], "diverged": ["sin-s0", "sin-s1"]}
+    write_sealed(changed_study / "plan.json", stored | changes)
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
-    argv = beside_arguments(workdir, far, tmp_path, "--seeds", "1")
+    argv = beside_arguments(workdir, changed_study, tmp_path, "--seeds", "1")  # one seed, 0
     assert exit_code(ablate.main, *argv) == 130
-    assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
+    assert plan.read_plan(tmp_path / "beside-changed").diverged == ["sin-s0"]
 
 
 @pytest.mark.parametrize("left", ["rope-s7.json", None])
-def test_beside_a_study_without_records_nothing_is_begun(workdir, far, tmp_path, capsys, left):
+def test_beside_a_study_without_records_nothing_is_begun(
+    workdir, changed_study, tmp_path, capsys, left
+):
     """Not even where there is a record of a seed that is not wanted."""
-    record = far / "results" / "rope-s0.json"
+    record = changed_study / "results" / "rope-s0.json"
     if left is None:
         shutil.rmtree(record.parent)
     else:
         record.rename(record.with_name(left))
-        stored = read_sealed(far / "plan.json", "")
-        write_sealed(far / "plan.json", stored | {"seeds": [0, 7]})
-    argv = beside_arguments(workdir, far, tmp_path, "--seeds", "1")
+        stored = read_sealed(changed_study / "plan.json", "")
+        write_sealed(changed_study / "plan.json", stored | {"seeds": [0, 7]})
+    argv = beside_arguments(workdir, changed_study, tmp_path, "--seeds", "1")  # one seed, 0
     error = error_lines(capsys, ablate.main, *argv)[-1]
-    assert f"{far} has no record of the seeds [0] yet: finish that study first" in error
-    assert not (tmp_path / "beside-far").exists()
+    assert f"{changed_study} has no record of the seeds [0] yet: finish that study first" in error
+    assert not (tmp_path / "beside-changed").exists()
 
 
-def test_beside_a_study_rates_were_tuned_on_its_text(workdir, far, tmp_path, monkeypatch):
-    stored = read_sealed(far / "plan.json", "")
-    write_sealed(far / "plan.json", stored | {"second_val": False})
+def test_beside_a_study_without_second_validation_text_there_is_none(
+    workdir, changed_study, tmp_path, monkeypatch
+):
+    stored = read_sealed(changed_study / "plan.json", "")
+    write_sealed(changed_study / "plan.json", stored | {"second_val": False})
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
-    assert exit_code(ablate.main, *beside_arguments(workdir, far, tmp_path)) == 130
-    assert plan.read_plan(tmp_path / "beside-far").second_val is False
+    assert exit_code(ablate.main, *beside_arguments(workdir, changed_study, tmp_path)) == 130
+    assert plan.read_plan(tmp_path / "beside-changed").second_val is False
 
 
-def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):
-    command = resolve(beside_arguments(workdir, far, tmp_path, "--baseline", "rope"))
+def test_beside_a_study_another_baseline_can_be_given(workdir, changed_study, tmp_path):
+    command = resolve(beside_arguments(workdir, changed_study, tmp_path, "--baseline", "rope"))
     assert command.baseline == "rope"
 
 
@@ -427,7 +440,8 @@ def test_a_folder_of_something_else_is_refused_and_kept(workdir, capsys):
 
 
 @pytest.mark.parametrize("tokens, tuned, runs", [
-    ("2k", "2k", "2k"), ("2k,4k,4100", "2.25k", "2k, 4k")])
+    ("2k", "2k", "2k"),
+    ("2k,4k,4100", "2.25k", "2k, 4k")])  # 4100 tokens are the 16 steps of 4k
 def test_rates_are_tuned_no_longer_than_the_longest_run(
     workdir, capsys, monkeypatch, tokens, tuned, runs
 ):
@@ -466,7 +480,7 @@ def test_a_dry_run_says_how_long_the_study_trains(workdir, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("onednn", [True, False])
-def test_the_time_is_that_of_the_products_of_the_plan(workdir, tmp_path, monkeypatch, onednn):
+def test_the_time_is_measured_with_the_plans_onednn(workdir, tmp_path, monkeypatch, onednn):
     entered = []
 
     def products_by_onednn(used):
@@ -476,7 +490,7 @@ def test_the_time_is_that_of_the_products_of_the_plan(workdir, tmp_path, monkeyp
     monkeypatch.setattr(kernels, "products_by_onednn", products_by_onednn)
     command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
     runner.estimate_training(command, make_plan(onednn=onednn))
-    assert entered == [onednn, onednn]
+    assert entered == [onednn, onednn]  # for each of two arms
 
 
 def test_a_card_of_another_machine_has_no_estimate(workdir, tmp_path, capsys):

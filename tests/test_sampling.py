@@ -69,17 +69,18 @@ def test_ties_do_not_add_to_the_k_likeliest():
 
 @pytest.mark.parametrize("p", [1e-300, 0.5, 0.9, 0.999, 1 - 1e-9])
 def test_nucleus_is_the_head_of_a_stable_sort(p):
-    """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
-    four equal masses, of which two reach 0.5 exactly."""
+    """A sharp row, a flat one, two with ties, and four equal masses, of which two reach 0.5
+    exactly."""
     size = 4608
     logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
-    # All together, a sharp row alone, and the row of four equal masses alone.
-    for some in (masses, masses[:1], masses[-1:]):
-        ranked, order = some.sort(descending=True, stable=True)
+    # The threshold for candidates is chosen for all rows together: so all five, a sharp row alone,
+    # and the four equal masses alone.
+    for rows in (masses, masses[:1], masses[-1:]):
+        ranked, order = rows.sort(descending=True, stable=True)
         head = ranked.cumsum(-1) - ranked < p
-        assert torch.equal(nucleus(some, p), torch.empty_like(head).scatter(-1, order, head))
+        assert torch.equal(nucleus(rows, p), torch.empty_like(head).scatter(-1, order, head))
 
 
 @pytest.mark.parametrize("sampling", [
@@ -114,7 +115,7 @@ def test_temperature_0_takes_the_likeliest_token():
     assert ids.tolist() == [1, 0]
 
 
-def test_temperature_0_takes_it_after_the_penalty():
+def test_temperature_0_takes_the_likeliest_after_the_penalty():
     """5 / 3 is less than 2."""
     logits = torch.tensor([[5.0, 1.0, 2.0]])
     sampling = Sampling(temperature=0, repetition_penalty=3.0)
@@ -122,7 +123,7 @@ def test_temperature_0_takes_it_after_the_penalty():
     assert sample(logits, sampling, same_number(0.7, 1), seen).tolist() == [2]
 
 
-def test_temperature_0_is_the_limit_of_small_ones():
+def test_temperature_0_is_the_limit_of_small_temperatures():
     logits = randn(5, 97, seed=1)
     none = torch.zeros(5, 97, dtype=torch.bool)
     numbers = same_number(0.7, 5)
@@ -183,7 +184,7 @@ def test_a_gpu_marks_the_nucleus_of_the_cpu():
 
 @pytest.fixture(scope="module")
 def numbers():
-    """Those of 9 rows of 300 tokens."""
+    """The random numbers of 9 rows of 300 tokens."""
     drawn = []
     for seed, row in itertools.product(range(3), range(3)):
         drawn += [uniform(seed, row, number) for number in range(300)]

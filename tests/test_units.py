@@ -18,7 +18,7 @@ MIXED = (TEXT + "Кот сидел на окне. naïve cafés “quoted.”\n�
 
 @pytest.fixture(scope="module", params=["code", "mixed"])
 def tokenizer(request, tmp_path_factory):
-    """Tokenizers of 330 and 600 pieces."""
+    """Tokenizers of 330 and 480 pieces."""
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
     content = learned_tokenizer()
     if request.param == "mixed":
@@ -53,7 +53,8 @@ def test_ids_of_odd_texts_are_those_of_the_text(tokenizer):
 
 
 @pytest.mark.parametrize("text", ["a\x7f\x80 b", "a\u07ff\u0800 b", "a\uffff\U00010000 b"])
-def test_the_first_and_last_characters_of_each_width_are_cut(tokenizer, text):
+def test_ids_hold_at_first_and_last_characters_of_utf8_widths(tokenizer, text):
+    # Twice: a wrong width shifts what comes after.
     assert encode_units(tokenizer, [text, text]) == tokenizer.encode_batch([text, text])
 
 
@@ -72,12 +73,13 @@ def test_empty_texts_have_no_ids(tokenizer, texts):
 
 
 def test_units_are_words_numbers_and_unknown_characters(tmp_path):
+    """Pieces of MIXED join digits."""
     path = tmp_path / "tokenizer.model"
-    path.write_bytes(learned_tokenizer())
+    path.write_bytes(learn_pieces([MIXED] * 9, 480))
     encoder = UnitEncoder(Tokenizer(path), classify_characters(path.read_bytes()))
-    encoder.encode_batch(["return  return(x) 龍龍馬"])
-    assert sorted(encoder.known) == [b"  return", " 龍".encode(), b"(", b")", b"return", b"x",
-                                     "馬".encode(), "龍".encode()]
+    encoder.encode_batch(["return  return(x) 10 龍龍馬"])
+    assert sorted(encoder.known) == [b"  return", b" 10", " 龍".encode(), b"(", b")", b"return",
+                                     b"x", "馬".encode(), "龍".encode()]
 
 
 def test_the_dictionary_keeps_to_its_ceiling(tokenizer, monkeypatch):
@@ -109,6 +111,7 @@ def test_texts_of_new_words_are_encoded_as_they_are(tokenizer, monkeypatch):
 def test_texts_of_few_new_words_are_learned(tokenizer, monkeypatch):
     monkeypatch.setattr(units, "MANY", 2)
     encoder = UnitEncoder(tokenizer, classify_characters(tokenizer.path.read_bytes()))
+    # 3 of 22 units are new: more than MANY, but less than MOST_NEW of them.
     encoder.encode_batch(["return" + " return" * 20 + " x"])
     assert sorted(encoder.known) == [b" return", b" x", b"return"]
 
