@@ -581,7 +581,7 @@ def resolve_files(names: Iterable[str]) -> set[str]:
 
 
 class LeftOut(UserError):
-    """A file in a folder, or of a glob, is not UTF-8."""
+    """A file in a folder or of a glob is not UTF-8, or a table in a folder has no text."""
 
 
 @dataclass
@@ -896,6 +896,7 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
     """Yield the documents of a file. What was noticed in it counts once all of it has been read.
 
     A document is a row of a table, or the text between two separators, or else a whole text file.
+    Raises LeftOut for a file that is left out of its folder or glob.
     """
     separator = notes.config.separator
     noticed = Notes(notes.config)
@@ -907,7 +908,8 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
             if not file.in_folder:
                 raise
             notes.leave_out_table(file.name, error)
-            return
+            # Of several columns, one may be missing, and rows may have been read of the others.
+            raise LeftOut(str(error)) from error
     elif separator is None:
         yield read_plain(file, noticed)
     else:
