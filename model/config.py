@@ -15,9 +15,10 @@ UNSET: Any = None
 SIZE = Range(ge=1, lt=2**31)
 POSITIVE = Range(gt=0)
 
-# Fields that may change when training starts from the weights of another run, because no weight has
-# its shape from them. For learned positions max_positions may not change, see gyre/start.py.
-CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
+# Fields that may change when training starts from the weights of another run, because the names and
+# shapes of weights do not depend on them. For learned positions max_positions may not change, see
+# gyre/start.py.
+CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling"
 
 
 ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
