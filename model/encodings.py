@@ -292,7 +292,8 @@ class Aligned(PositionEncoding):
     """A model that starts with w_k = w_q, both three times as large as usual.
 
     The score of two sinusoids then follows their distance at the start. With fewer key heads than
-    query heads the two differ in shape, and no more than their scale is set.
+    query heads, w_k starts as the first rows of w_q: key head k is equal to query head k. Of the
+    query heads, only the first then reads the key head that is equal to it.
     """
 
     def attach(self, model: Any) -> None:

@@ -693,6 +693,11 @@ def test_aligned_scores_follow_distance_at_the_start(position, usual, options):
     assert near.mean() - far.mean() > 3 * far.std()
 
 
+def test_aligned_keys_of_fewer_heads_equal_the_first_query_heads():
+    attention = random_model(position="sin_aligned", n_kv_heads=2).layers[0].attention
+    assert torch.equal(attention.wk.weight, attention.wq.weight[: 2 * attention.head_dim])
+
+
 def test_aligned_keys_of_fewer_heads_are_scaled_alike():
     aligned = random_model(position="sin_aligned", n_kv_heads=2).layers[0].attention
     usual = random_model(position="sinusoidal", n_kv_heads=2).layers[0].attention
