@@ -121,6 +121,12 @@ def test_a_method_like_a_hook_is_told_where_none_is_overridden(method, meant, mo
     assert error.endswith(f" in Mine (did you mean {meant} by {method}?)")
 
 
+@pytest.mark.parametrize("methods", [("embeded", "attatching"), ("attatching", "embeded")])
+def test_of_two_methods_the_one_most_like_a_hook_is_told(methods, monkeypatch):
+    error = refusal(monkeypatch, with_methods(PositionEncoding, *methods))
+    assert error.endswith("(did you mean embed by embeded?)")
+
+
 @pytest.mark.parametrize("options, words", [
     (("theta"), "the options of Mine are 'theta', and must be a tuple: write options = "
      '("theta",), with a comma, for one'),
