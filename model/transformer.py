@@ -77,7 +77,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @or_faster
 def gate(x: Tensor, y: Tensor) -> Tensor:
-    """Return silu(x) * y, (..., H) -> (..., H)."""
+    """Return silu(x) * y, (..., hidden_dim) -> (..., hidden_dim)."""
     return F.silu(x) * y
 
 
