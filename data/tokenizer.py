@@ -95,7 +95,8 @@ class Tokenizer:
     every text with bos unless that says otherwise.
 
     prefix_ids: ids in front of every text
-    eos_ids: what a text may end with; eos_id ends documents in training
+    eos_id: stands before every document in training, and so ends the one before
+    eos_ids: what a text may end with
     bytes: the text of every id that has one
     adds_space: whether encoding puts a space in front
     """
