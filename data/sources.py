@@ -768,13 +768,15 @@ class Notes:
         self.rows += noticed.rows
         self.rows_without_text += noticed.rows_without_text
         self.other_columns |= noticed.other_columns
-        self.other_types |= noticed.other_types
-        self.joined |= noticed.joined
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
         self.pages += noticed.pages
         self.json += noticed.json
         self.with_nul += noticed.with_nul
+        for kind, column in noticed.other_types.items():
+            self.other_types.setdefault(kind, column)
+        for kind, column in noticed.joined.items():
+            self.joined.setdefault(kind, column)
         for kind, name in noticed.kinds.items():
             self.kinds.setdefault(kind, name)
         for marker, name in noticed.markers.items():

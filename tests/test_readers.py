@@ -888,6 +888,19 @@ def test_a_table_without_one_of_two_columns_leaves_no_text(tmp_path, capsys, suf
     assert notes(capsys)[1].startswith(f"{left_out}column 'body'")
 
 
+@pytest.mark.parametrize("value, words", [
+    (5, "2 of 4 rows have no text in column title,body (they have title as int)"),
+    (["a"], "the lists of strings in column title are joined by line breaks")])
+def test_of_two_tables_the_column_of_the_first_is_named(tmp_path, capsys, value, words):
+    first = {"title": value, "body": None}
+    second = {"title": None, "body": value}
+    whole = {"title": "a title", "body": "a body"}
+    a = write(tmp_path / "a.jsonl", f"{json.dumps(first)}\n{json.dumps(whole)}\n")
+    b = write(tmp_path / "b.jsonl", f"{json.dumps(second)}\n{json.dumps(whole)}\n")
+    read(a, b, column="title,body")
+    assert notes(capsys) == [words]
+
+
 def test_a_folder_says_how_to_read_files_of_an_unknown_suffix(tmp_path, capsys):
     for name in ("vim [9]/a.txt", "vim [9]/b.vim", "vim [9]/deep/c.vim", "vim [9]/d.xyz"):
         write(tmp_path / name, name)
