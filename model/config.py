@@ -114,7 +114,8 @@ class ModelConfig:
     norm_eps: Annotated[float, POSITIVE] = 1e-5
     """Epsilon of RMSNorm."""
     dropout: Annotated[float, Range(ge=0, lt=1)] = 0.0
-    """Probability of dropping a number of the embeddings and of each half block's output."""
+    """Probability with which each element of the embeddings, and of each half block's output, is
+    dropped."""
     max_positions: Annotated[int, SIZE] = UNSET
     """Longest text (prompt + new tokens). Unset: the larger of 4 data.seq_len and the length that
     rope_scaling is meant for; data.seq_len for learned positions."""
