@@ -253,7 +253,8 @@ class Transformer(nn.Module):
         # In training, keep only the input of each block, and compute the block again in the
         # backward pass. It takes less memory and changes no number.
         self.checkpoint_blocks = False
-        # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
+        # from_pretrained, because the constructor would draw values, and drawing on "meta" imports
+        # torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = Embedding.from_pretrained(embeddings, freeze=False)
         with fixed_draws("constructor"):
