@@ -94,8 +94,8 @@ class LearnedQK(AddedRows):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
     Vectors start with rms 1, as has what they are added to: the weights are divided by their std.
-    So a step of the optimizer changes vectors, relative to that, as much as it changes learned
-    positions relative to the embeddings.
+    So a step of the optimizer is as large beside the stream as it is, for learned positions, beside
+    the embeddings, which start at 0.02 like them.
     """
 
     extrapolates = False
