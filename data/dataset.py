@@ -90,7 +90,7 @@ def find_prepared(
         data = open_prepared(*locate(config, fit_vocabulary))
         if not fit_val_fraction:
             return data
-        # Data with the share of the configuration is taken if this share would be chosen.
+        # Data prepared with the configured share serves too, if fitting would choose that share.
         share = config.val_fraction
         if suitable_val_fraction(share, data.manifest["text"]["bytes"]) == share:
             return data
@@ -151,7 +151,8 @@ def locate(
     text = SOURCES[config.source](config).fingerprint()
     if text is not None:  # else it is fetched once
         settings["text"] = json_sha256(text)[:12]
-    # Files are in the fingerprint, unless a source of a user's own has none.
+    # The fingerprint covers the files. Their names stay only where a source of a user's own reads
+    # files and has no fingerprint.
     if text is not None or config.files is None:
         del settings["files"]
     if fit_vocabulary:

@@ -58,7 +58,8 @@ AUTO = "auto"
 Fitted = Annotated[int, AUTO]
 """A number of the configuration that may be `auto`: then it is chosen for the text."""
 
-# What other people put between documents. Source code that has them does something with them.
+# What other people put between documents. In source code they are program text and divide nothing
+# (`divides`).
 MARKERS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<s>")
 # These also strike text through, in Markdown and other markup. They have to begin or end a line in
 # files without markup, and to be alone on it in others.
@@ -68,7 +69,8 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
-LONGER = 3  # times the text of the column that is read: then another column is named
+# A note suggests a column with more than this many times the text of the one that is read.
+LONGER = 3
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
 
@@ -120,8 +122,8 @@ class DataConfig:
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice that share. If another text replaces that of the
-    configuration, at least 4 kB are held out, but no more than a tenth; and 500 kB at most. Unless
-    this option is given with the text."""
+    configuration and this option is not given with it, the share is fitted: raised to 4 kB, but not
+    past a tenth, and lowered to 500 kB."""
     second_val: bool = False
     """Validate on a second held-out part, and leave the first one out. The second part is as large
     as the first if whole documents are held out. Otherwise it is data.val_fraction of what the
@@ -139,10 +141,11 @@ class DataConfig:
             object.__setattr__(self, "source", named[0])
         if self.files is None or self.source not in SOURCES:
             return
-        read = SOURCES[self.source].options
-        if "files" not in read:
-            # A local copy stands in for a download: --data.files needs no other change.
-            for option in {*read} - {*Files.options}:
+        options = SOURCES[self.source].options
+        if "files" not in options:
+            # A local copy stands in for a download. What only the other source reads goes back to
+            # its default, or check() would refuse it.
+            for option in {*options} - {*Files.options}:
                 object.__setattr__(self, option, getattr(DataConfig, option))
             object.__setattr__(self, "source", "files")
 
@@ -157,12 +160,12 @@ class DataConfig:
         if self.separator is not None and re.fullmatch("[A-Za-z0-9]|[nrt]{2,4}", self.separator):
             raise UserError(f"data.separator {self.separator!r} would be cut out of the words that "
                             "have it: choose another (in bash, a line break is $'\\n')")
-        read = SOURCES[self.source].options
-        if self.source in read and not getattr(self, self.source):
+        options = SOURCES[self.source].options
+        if self.source in options and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
         known = set().union(*(source.options for source in SOURCES.values()))
         for option in known:
-            if option not in read and getattr(self, option) != getattr(DataConfig, option):
+            if option not in options and getattr(self, option) != getattr(DataConfig, option):
                 raise UserError(f"data.{option} has no effect with data.source {self.source}")
         check_ranges(self, "data.")
 
@@ -209,8 +212,11 @@ class Source:
         return None
 
     def check_left_out(self, numbers: Iterable[int]) -> None:
-        """Raise UserError if a file that was left out of the same text, by its number, is named
-        now, and so has to be read."""
+        """Raise UserError if a file was left out of a folder or glob when this text was prepared,
+        and is now named itself: then its error counts.
+
+        `numbers` are those of the files that were left out, in the order of all files.
+        """
 
 
 class StandardLibrary(Source):
@@ -273,6 +279,7 @@ class Files(Source):
             for path in search.paths:
                 new = TextFile(path, path, search.is_folder, search)
                 file = files.setdefault(os.path.realpath(path), new)
+                # A name outweighs a glob, and a glob a folder, wherever the file was found first.
                 if not search.is_folder:
                     file.in_folder = False
                 if search.is_named:
@@ -298,12 +305,11 @@ class Files(Source):
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
-        names = {*notes.skipped_tables}
+        tables = {*notes.skipped_tables}
         for search in searches:
-            search.without_text = names.intersection(search.paths)
-        for search in searches:
-            names.update(search.not_utf8)
-        self.left_out = [number for number, file in enumerate(files) if file.name in names]
+            search.without_text = tables.intersection(search.paths)
+        left_out = tables.union(*(search.not_utf8 for search in searches))
+        self.left_out = [number for number, file in enumerate(files) if file.name in left_out]
         self.n_files = len(files) - len(self.left_out)
         if self.n_files == 0 and notes.no_text is not None:
             raise notes.no_text
@@ -323,7 +329,7 @@ class Files(Source):
             file = files[number]
             if file.in_folder and file_kind(file.path) in TABLES:
                 continue  # it is left out again, and may be long
-            with suppress(LeftOut):
+            with suppress(LeftOut):  # reading it again raises its error
                 for document in read_file(file, Notes(self.config)):
                     for _ in document:
                         pass
@@ -529,7 +535,8 @@ def suggest_source(pattern: str) -> str:
 
 
 def suggest_file(pattern: str) -> str:
-    """Return where a relative path starts, and the nearest name beside a file that is not there."""
+    """Return the working directory, for a relative path, and the nearest name beside a file that is
+    not there."""
     place = "" if os.path.isabs(pattern) else f" in {os.getcwd()}"
     folder, name = os.path.split(pattern)
     names: list[str] = []
@@ -581,7 +588,7 @@ def resolve_files(names: Iterable[str]) -> set[str]:
 
 
 class LeftOut(UserError):
-    """A file in a folder, or of a glob, is not UTF-8."""
+    """A file in a folder or of a glob is not UTF-8, or a table in a folder has no text."""
 
 
 @dataclass
@@ -598,9 +605,10 @@ class Search:
     is_named: bool = False
     """Whether the name is that of a file."""
     not_utf8: list[str] = field(default_factory=list)
-    """Those of its files that turned out not to be UTF-8, and were not found before."""
+    """Those of its files that turned out not to be UTF-8, without those that an earlier search has
+    found."""
     other_formats: list[OtherFormat] = field(default_factory=list)
-    """What those of them are whose first bytes tell it."""
+    """Errors that name a format: for those of `not_utf8` whose first bytes show one."""
     without_text: set[str] = field(default_factory=set)
     """Those of its files that are tables without the column that is read."""
 
@@ -751,7 +759,8 @@ class Notes:
     no_text: NoText | None = None
     """Why the first of these was left out."""
     sizes: Counter[str] = field(default_factory=Counter)
-    """Characters that could be read in each column, of tables of which all columns are read."""
+    """Characters that could be read in each column, of tables of which all columns are read (not
+    .parquet)."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -768,13 +777,15 @@ class Notes:
         self.rows += noticed.rows
         self.rows_without_text += noticed.rows_without_text
         self.other_columns |= noticed.other_columns
-        self.other_types |= noticed.other_types
-        self.joined |= noticed.joined
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
         self.pages += noticed.pages
         self.json += noticed.json
         self.with_nul += noticed.with_nul
+        for kind, column in noticed.other_types.items():
+            self.other_types.setdefault(kind, column)
+        for kind, column in noticed.joined.items():
+            self.joined.setdefault(kind, column)
         for kind, name in noticed.kinds.items():
             self.kinds.setdefault(kind, name)
         for marker, name in noticed.markers.items():
@@ -896,6 +907,7 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
     """Yield the documents of a file. What was noticed in it counts once all of it has been read.
 
     A document is a row of a table, or the text between two separators, or else a whole text file.
+    Raises LeftOut for a file that is left out of its folder or glob.
     """
     separator = notes.config.separator
     noticed = Notes(notes.config)
@@ -907,7 +919,8 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
             if not file.in_folder:
                 raise
             notes.leave_out_table(file.name, error)
-            return
+            # Of several columns, one may be missing, and rows may have been read of the others.
+            raise LeftOut(str(error)) from error
     elif separator is None:
         yield read_plain(file, noticed)
     else:
@@ -921,9 +934,10 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
-    longest_start = 0  # of other markers, one that is cut in two may go unnoticed
+    # Characters in which a separator cut in two may begin; other markers may go unnoticed.
+    carried = 0
     if notes.config.separator is not None:
-        longest_start = len(notes.config.separator) - 1
+        carried = len(notes.config.separator) - 1
     before = ""  # the end of the text before, in which the separator may begin
     with file.reading():
         for piece in read_text(file.path):
@@ -936,7 +950,7 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
             is_first = False
             text = before + piece
             notes.look_for_markers(text, file.name, kind)
-            before = text[max(0, len(text) - longest_start):]
+            before = text[max(0, len(text) - carried):]
             yield piece
 
 
@@ -999,7 +1013,8 @@ def columns_in_use(row: dict[str, Any]) -> set[str]:
 
 
 def check_types(types: dict[str, str], notes: Notes) -> None:
-    """Raise NoText if columns without any text have values of other types."""
+    """Raise NoText if the rows so far, none of which has text, have values of other types."""
     if notes.other_types:
         kind, name = next(iter(notes.other_types.items()))
+        # `types` may have the type of an empty string before it.
         raise no_text(name, types | {name: kind}, sizes=notes.sizes)

@@ -41,6 +41,11 @@ PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
 # changes shows in PROBE, but for NFC, which many tokenizers have and few texts notice.
 SPACES = ({"String": " "}, {"String": SPACE})
 
+# Regex of the types of decoder steps, each followed by a space, whose text is the sum of the texts
+# of the ids.
+TEXT_BY_ID = "ByteLevel (Fuse )*|(Replace )*(ByteFallback )?((Fuse )+(Strip )?)?"
+ONE_SPACE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the files in a folder that make up its tokenizer, or say how texts begin and end."""
@@ -54,6 +59,7 @@ def read_optional(file: Path) -> dict[str, Any]:
     """
     if not file.is_file():
         return {}
+    # read_json has made floats of Infinity and NaN; the second reading makes None of them.
     return json.loads(json.dumps(read_json(file)), parse_constant=lambda word: None)
 
 
@@ -95,7 +101,8 @@ class Tokenizer:
     every text with bos unless that says otherwise.
 
     prefix_ids: ids in front of every text
-    eos_ids: what a text may end with; eos_id ends documents in training
+    eos_id: stands before every document in training, and so ends the one before
+    eos_ids: what a text may end with
     bytes: the text of every id that has one
     adds_space: whether encoding puts a space in front
     """
@@ -115,7 +122,7 @@ class Tokenizer:
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
-        self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
+        self._mark_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
         # Ours begins documents with EOS, and has no files beside it.
         self.prefix_ids: list[int] = []
         eos_id = self._special_id("eos_token", self.processor.eos_id())
@@ -128,7 +135,7 @@ class Tokenizer:
         if self.settings.get("add_eos_token") or space not in (None, self.adds_space):
             raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, which would end every "
                             f"prompt, or an add_prefix_space that contradicts {path}")
-        self._check(eos_id)
+        self._check(eos_id)  # sets eos_id and eos_ids
 
     def _special_id(self, name: str, default: int = -1) -> int | None:
         """Return the id of a special token of the settings, or `default` if they name none."""
@@ -158,8 +165,11 @@ class Tokenizer:
         stated = stated_eos_ids(self.path.with_name(GENERATION))
         self.eos_id = eos_id
         self.eos_ids = list(dict.fromkeys([*stated, eos_id]))
-        # Some add no space in front of a leading space, yet decoding removes one.
-        for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
+        probes = [PROBE.lstrip()]
+        # Of those that add a space, some add none in front of a space, yet decoding removes one.
+        if not self.adds_space:
+            probes.append(PROBE)
+        for probe in probes:
             text = b"".join(self.bytes.get(i, b"") for i in self.encode_batch([probe])[0])
             if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
@@ -211,7 +221,7 @@ class Tokenizer:
         for text in texts:
             ids = next(rows)
             for _ in range(text.count(SPACE)):
-                ids += self._space_ids
+                ids += self._mark_ids
                 ids += next(rows)
             batch.append(ids)
         return batch
@@ -274,7 +284,7 @@ class JsonTokenizer(Tokenizer):
         self.bytes = self._read_texts(ids, steps)
         self._check_texts()
         self.prefix_ids = self._read_prefix()
-        self._check(self._special_id("eos_token"))
+        self._check(self._special_id("eos_token"))  # sets eos_id and eos_ids
 
     def _check_steps(self, steps: list[dict[str, Any]]) -> None:
         """Raise UserError for a decoder in which the text of an id depends on the ids around it."""
@@ -350,11 +360,6 @@ def stated_eos_ids(file: Path) -> list[int]:
     if not all(type(i) is int for i in ids):
         raise UserError(f"{file}: eos_token_id is {stated!r}, neither an id nor a list of ids")
     return ids
-
-
-# Types of the steps of a decoder whose text is the sum of the texts of its ids.
-TEXT_BY_ID = "ByteLevel (Fuse )*|(Replace )*(ByteFallback )?((Fuse )+(Strip )?)?"
-ONE_SPACE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 
 
 def decode_piece(piece: str, steps: list[dict[str, Any]]) -> bytes:

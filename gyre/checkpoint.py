@@ -153,6 +153,7 @@ class Checkpoints:
         """Return the step of the checkpoint in a folder; 0 if its training.pt cannot be read."""
         with suppress(UserError):
             training = self.load_training(folder)
+            # best has the step at the top, last under "progress"
             return int(training.get("progress", training)["step"])
         return 0
 

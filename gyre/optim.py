@@ -191,7 +191,8 @@ class Muon(Optimizer):
         momenta = [local_part(self._momentum(parameter)) for parameter in parameters]
         gradient_parts = [local_part(gradient) for gradient in gradients]
         if skipped is not None:
-            # Then the momentum is moved towards itself, and stays as it is.
+            # If skipped, each gradient becomes a copy of its momentum, which then moves towards
+            # itself and stays.
             replace_if(skipped, gradient_parts, momenta)
         torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
         # Nesterov's look-ahead. It overwrites `gradients`, which nothing else reads after the step.

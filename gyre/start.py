@@ -303,9 +303,9 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
-    The model and the tokenizer are those of the other run. The command line can change what no
-    weight has its shape from; raises UserError for other options of the model. A configuration file
-    can change the dropout; its other options of the model are ignored.
+    The model and the tokenizer are those of the other run. The command line can change the options
+    of the model in CHANGEABLE, on which no weight depends; raises UserError for others. A
+    configuration file can change the dropout; its other options of the model are ignored.
 
     The text is that of the other run unless another one is given. If that one shares a file with
     it, the same share is held out. Otherwise the new run could validate on what the other run was

@@ -15,9 +15,10 @@ UNSET: Any = None
 SIZE = Range(ge=1, lt=2**31)
 POSITIVE = Range(gt=0)
 
-# Fields that may change when training starts from the weights of another run, because no weight has
-# its shape from them. For learned positions max_positions may not change, see gyre/start.py.
-CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
+# Fields that may change when training starts from the weights of another run, because the names and
+# shapes of weights do not depend on them. For learned positions max_positions may not change, see
+# gyre/start.py.
+CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling"
 
 
 ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
@@ -113,7 +114,8 @@ class ModelConfig:
     norm_eps: Annotated[float, POSITIVE] = 1e-5
     """Epsilon of RMSNorm."""
     dropout: Annotated[float, Range(ge=0, lt=1)] = 0.0
-    """Probability of dropping a number of the embeddings and of each half block's output."""
+    """Probability with which each element of the embeddings, and of each half block's output, is
+    dropped."""
     max_positions: Annotated[int, SIZE] = UNSET
     """Longest text (prompt + new tokens). Unset: the larger of 4 data.seq_len and the length that
     rope_scaling is meant for; data.seq_len for learned positions."""

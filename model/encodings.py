@@ -10,6 +10,7 @@ Shapes are those of model/position.py.
 
 import math
 from dataclasses import fields
+from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
@@ -93,8 +94,8 @@ class LearnedQK(AddedRows):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
     Vectors start with rms 1, as has what they are added to: the weights are divided by their std.
-    So a step of the optimizer changes vectors, relative to that, as much as it changes learned
-    positions relative to the embeddings.
+    So a step of the optimizer is as large beside the stream as it is, for learned positions, beside
+    the embeddings, which start at 0.02 like them.
     """
 
     extrapolates = False
@@ -292,7 +293,8 @@ class Aligned(PositionEncoding):
     """A model that starts with w_k = w_q, both three times as large as usual.
 
     The score of two sinusoids then follows their distance at the start. With fewer key heads than
-    query heads the two differ in shape, and no more than their scale is set.
+    query heads, w_k starts as the first rows of w_q: key head k is equal to query head k. Of the
+    query heads, only the first then reads the key head that is equal to it.
     """
 
     def attach(self, model: Any) -> None:
@@ -420,11 +422,12 @@ def check_options(encoding: type[PositionEncoding]) -> None:
 def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
     """Raise UserError for an encoding that misspells a hook, or that would change nothing.
 
-    If the class overrides a hook, a method is refused only if its name can be nothing but a
-    misspelling (`misspelt_hook`). If it overrides none, the method most like a hook is a hint.
+    A method is refused if its name can be nothing but a misspelling (`misspelt_hook`). If no hook
+    is overridden, the error has a hint: the method whose name is most like that of a hook.
     """
     hooks = ", ".join(HOOKS)
     hint = ""
+    most_alike = 0.0
     for cls in encoding.__mro__:
         if cls in PositionEncoding.__mro__:
             continue
@@ -436,7 +439,11 @@ def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
                     f"(did you mean {hook}?), because the hooks are {hooks}"
                 )
             likely = closest(method, HOOKS)
-            if likely is not None:
+            if likely is None:
+                continue
+            alike = SequenceMatcher(None, method, likely).ratio()
+            if alike > most_alike:
+                most_alike = alike
                 hint = f" (did you mean {likely} by {method}?)"
     changes_mask = overrides(encoding, "mask")
     changes_something = changes_mask or any(overrides(encoding, hook) for hook in HOOKS)

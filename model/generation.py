@@ -134,8 +134,8 @@ class Batch:
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
         self.due = list(range(len(self.starts)))
-        """The rows that drew a token last."""
-        # On the device. It is copied there again only if other rows are due.
+        """The rows in due_index: those that drew last, and at first all."""
+        # The same, on the device. It is copied there again only if other rows are due.
         self.due_index = torch.tensor(self.due, device=self.sampling_device)
         self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
                                    device=self.sampling_device)
@@ -149,10 +149,11 @@ class Batch:
         is closed. Raises UserError for logits that are not finite, and ValueError for a batch that
         was drawn before. With `steps_ahead`, later steps run while the caller handles a token.
 
-        Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
-        tokens that all unfinished rows have: first the length of the shortest prompt (prefill),
-        then one token at a time (decode). While a short row draws tokens, a longer one still reads
-        its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
+        All rows are fed in step, up to the length of the shortest unfinished row; the rows of that
+        length draw. The first pass feeds as many tokens as the shortest prompt has (prefill), and
+        later passes one token each (decode). While a short row draws, a longer one still reads its
+        prompt. When the short rows are done, one pass feeds what is left of the longer prompts, up
+        to the length of the shortest of these.
         """
         # `lengths` does not tell: an iterator that was closed may have drawn more than it yielded.
         if self.drawn_lengths != self.starts:

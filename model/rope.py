@@ -120,8 +120,8 @@ def dynamic_factor(scaling: RopeScaling, length: int) -> float:
 def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
     """Return a weight for each pair, (D/2,): 0 keeps its frequency, 1 slows it by the whole factor.
 
-    It rises linearly with the index of the pair, as in the reference code. The paper's falls with
-    the turns that the pair makes within L. (Peng et al. 2023, arXiv:2309.00071)
+    It is linear in the index of the pair, as in the reference code; in the paper it is linear in
+    the turns within L. (Peng et al. 2023, arXiv:2309.00071)
     """
 
     def pair_that_turns(times: float) -> float:
@@ -130,6 +130,7 @@ def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
         return -head_dim * math.log(radians) / (2 * math.log(theta))
 
     low = max(math.floor(pair_that_turns(scaling.beta_fast)), 0)
+    # D - 1, not D/2 - 1: as in the reference code
     high = min(math.ceil(pair_that_turns(scaling.beta_slow)), head_dim - 1)
     pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")
     width = high - low  # negative if L is a few tokens, as in the reference code

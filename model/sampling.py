@@ -65,9 +65,9 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -
     the tokens that the repetition penalty applies to. The id is BROKEN for a row whose largest
     logit is infinite or NaN. It is no exception, because raising one would wait for the device.
 
-    Candidates stay in the order of their ids: if they were sorted by score, a rounding error could
-    swap two close ones and so change the token. Scores are float64 and the largest is shifted to 0,
-    so that no temperature overflows.
+    Tokens stay in the order of their ids: if they were sorted by score, a rounding error could swap
+    two close ones and so draw another token. Scores are float64 and the largest is shifted to 0, so
+    that no temperature overflows.
     """
     scores = logits
     if sampling.temperature > 0 or sampling.repetition_penalty != 1:
@@ -106,8 +106,9 @@ def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tens
 def nucleus(masses: Tensor, p: float) -> Tensor:
     """Mark the smallest set of the largest masses (B, V) whose sum reaches p: bool (B, V).
 
-    Of equal masses the first are taken. Only candidates are sorted: sorting the vocabulary would
-    take longer than a small model. (Holtzman et al. 2020, arXiv:1904.09751)
+    Of equal masses the first are taken. Only candidates are sorted: masses above a threshold, which
+    sum to more than p, so that the set is among them. Sorting the vocabulary would take longer than
+    a small model. (Holtzman et al. 2020, arXiv:1904.09751)
     """
     if masses.is_cuda:  # to read how many candidates there are would wait for the GPU
         return sort_nucleus(masses, p)
@@ -123,7 +124,7 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
 
 
 def sort_nucleus(masses: Tensor, p: float) -> Tensor:
-    """Return `nucleus` of masses (B, V), all of which are sorted."""
+    """Return `nucleus` of masses (B, V), by sorting all of them."""
     # Floats that are not negative are in the order of their bits, and integers sort faster.
     bits, order = masses.view(torch.int64).sort(dim=-1, descending=True, stable=True)
     ranked = bits.view(torch.float64)

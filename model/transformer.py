@@ -77,7 +77,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @or_faster
 def gate(x: Tensor, y: Tensor) -> Tensor:
-    """Return silu(x) * y, (..., H) -> (..., H)."""
+    """Return silu(x) * y, (..., hidden_dim) -> (..., hidden_dim)."""
     return F.silu(x) * y
 
 
@@ -253,7 +253,8 @@ class Transformer(nn.Module):
         # In training, keep only the input of each block, and compute the block again in the
         # backward pass. It takes less memory and changes no number.
         self.checkpoint_blocks = False
-        # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
+        # from_pretrained, because the constructor would draw values, and drawing on "meta" imports
+        # torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = Embedding.from_pretrained(embeddings, freeze=False)
         with fixed_draws("constructor"):

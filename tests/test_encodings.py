@@ -121,6 +121,12 @@ def test_a_method_like_a_hook_is_told_where_none_is_overridden(method, meant, mo
     assert error.endswith(f" in Mine (did you mean {meant} by {method}?)")
 
 
+@pytest.mark.parametrize("methods", [("embeded", "attatching"), ("attatching", "embeded")])
+def test_of_two_methods_the_one_most_like_a_hook_is_told(methods, monkeypatch):
+    error = refusal(monkeypatch, with_methods(PositionEncoding, *methods))
+    assert error.endswith("(did you mean embed by embeded?)")
+
+
 @pytest.mark.parametrize("options, words", [
     (("theta"), "the options of Mine are 'theta', and must be a tuple: write options = "
      '("theta",), with a comma, for one'),
@@ -691,6 +697,11 @@ def test_aligned_scores_follow_distance_at_the_start(position, usual, options):
     near = scores.diagonal()
     far = scores.diagonal(20)
     assert near.mean() - far.mean() > 3 * far.std()
+
+
+def test_aligned_keys_of_fewer_heads_equal_the_first_query_heads():
+    attention = random_model(position="sin_aligned", n_kv_heads=2).layers[0].attention
+    assert torch.equal(attention.wk.weight, attention.wq.weight[: 2 * attention.head_dim])
 
 
 def test_aligned_keys_of_fewer_heads_are_scaled_alike():

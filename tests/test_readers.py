@@ -835,7 +835,7 @@ def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     write(tmp_path / "c.jsonl", '{"event": 1}\n')
-    assert read(tmp_path) == ["text"]
+    assert copied(tmp_path) == "text"
     b, c = f"{tmp_path}/b.csv", f"{tmp_path}/c.jsonl"
     count, note = notes(capsys)
     assert count == f"{tmp_path}: 1 file of 3 is read"
@@ -849,7 +849,7 @@ def test_a_folder_of_tables_without_the_column_is_an_error(tmp_path):
     write(tmp_path / "a.csv", "day,review\nMo,good\n")
     write(tmp_path / "b.jsonl", '{"event": 1}\n')
     with pytest.raises(UserError, match="a.csv cannot be read: it has no text in a column 'text'"):
-        read(tmp_path)
+        copied(tmp_path)
 
 
 def test_a_named_table_without_the_column_is_an_error(tmp_path):
@@ -869,8 +869,36 @@ def test_an_empty_table_is_no_error_in_a_folder(tmp_path):
 def test_a_folder_leaves_out_tables_with_other_types(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.jsonl", '{"text": 5}\n')
-    assert read(tmp_path) == ["text"]
+    assert copied(tmp_path) == "text"
     assert notes(capsys)[1].startswith(f"1 table is left out: {tmp_path}/b.jsonl cannot be read: ")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_table_without_one_of_two_columns_leaves_no_text(tmp_path, capsys, suffix):
+    for name, table in {"a": {"title": "one"}, "b": {"title": "two", "body": "three"}}.items():
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "jsonl":
+            write(path, json.dumps(table))
+        elif suffix == "csv":
+            write(path, f"{','.join(table)}\n{','.join(table.values())}\n")
+        else:
+            write_parquet(path, {column: [text] for column, text in table.items()})
+    assert copied(tmp_path, column="title,body") == "two\nthree"
+    left_out = f"1 table is left out: {tmp_path}/a.{suffix} cannot be read: it has no text in a "
+    assert notes(capsys)[1].startswith(f"{left_out}column 'body'")
+
+
+@pytest.mark.parametrize("value, words", [
+    (5, "2 of 4 rows have no text in column title,body (they have title as int)"),
+    (["a"], "the lists of strings in column title are joined by line breaks")])
+def test_of_two_tables_the_column_of_the_first_is_named(tmp_path, capsys, value, words):
+    first = {"title": value, "body": None}
+    second = {"title": None, "body": value}
+    whole = {"title": "a title", "body": "a body"}
+    a = write(tmp_path / "a.jsonl", f"{json.dumps(first)}\n{json.dumps(whole)}\n")
+    b = write(tmp_path / "b.jsonl", f"{json.dumps(second)}\n{json.dumps(whole)}\n")
+    read(a, b, column="title,body")
+    assert notes(capsys) == [words]
 
 
 def test_a_folder_says_how_to_read_files_of_an_unknown_suffix(tmp_path, capsys):

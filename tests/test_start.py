@@ -128,6 +128,12 @@ def test_what_the_weights_pin_down_cannot_be_given(finished, option):
         start("--init-from", finished, option, "24")
 
 
+def test_how_sinusoids_are_added_cannot_be_given(finished):
+    """Only `matched` has a weight for it."""
+    with pytest.raises(UserError, match=r"^--model\.sinusoid cannot be given with --init-from"):
+        start("--init-from", finished, "--model.sinusoid", "naive")
+
+
 def test_a_table_of_positions_pins_the_context_down(learned):
     with pytest.raises(UserError, match=r"^--model\.max_positions cannot be given with --init"):
         start("--init-from", learned, "--model.max_positions", "10")
