@@ -382,7 +382,8 @@ def test_positions_md_says_what_longer_windows_cost(committed):
             f"for ALiBi (means of {len(full.plan.seeds)} seeds;") in page
     rope, sin, alibi = (change_at_twice_the_length(full, arm, "sliding")
                         for arm in ("rope", "sin", "alibi"))
-    assert f"stand past it, these are {rope:+.2f}, {sin:+.2f} and {alibi:+.2f}" in page
+    assert (f"the changes are {rope:+.2f} (RoPE), {sin:+.2f} (sinusoids) and {alibi:+.2f} (ALiBi;"
+            in page)
 
 
 def test_the_guide_says_what_yarn_gains(committed):
