@@ -78,8 +78,8 @@ class Options:
     trained here the length that its configuration names, up to 2048."""
     stride: Annotated[int | None, Range(ge=1)] = None
     """By how many tokens windows move on. Behind the first window, a token then has between context
-    - stride + 1 and context tokens before it. Smaller is slower and gives lower losses. Unset: the
-    whole window."""
+    - stride + 1 and context tokens before it. Smaller is slower and usually gives lower losses.
+    Unset: the whole window."""
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
@@ -548,8 +548,8 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
     if have_other_contexts(results):
-        notes.append("contexts differ. Up to the length of training more context lowers a loss: "
-                     "--context and --stride make them equal")
+        notes.append("contexts differ. Up to the length of training more context usually lowers "
+                     "a loss: --context and --stride make them equal")
     return "\n".join([align(rows), *notes])
 
 
