@@ -72,6 +72,7 @@ with importing(__name__):
     from model.encodings import key_dim
     from model.generation import Batch, Step, next_logits
     from model.int8 import int8_tensors, to_int8
+    from model.packed_forms import join_matrices
     from model.sampling import Sampling
     from model.transformer import KVCache, Transformer, linear
     from tools import llama_cpp
@@ -342,7 +343,10 @@ def build_model(
             rounded.update(int8_tensors(model, name, weight))
         model.load_state_dict(rounded, assign=True)
         return model.eval()
-    return model.to(device, dtype).eval()
+    model.to(device, dtype).eval()
+    if device.type == "cpu":
+        join_matrices(model)
+    return model
 
 
 def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> llama_cpp.Model:

@@ -19,6 +19,7 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -86,6 +87,7 @@ def compile_step(
     weights = list(tensors.values())
     rows, _, capacity, _ = cache.keys[0].shape
     groups = choose_groups(model, rows)
+    joined = list(find_joined(tensors).values())
     packages: dict[tuple[bool, bool], tuple[Any, list[Tensor]]] = {}
 
     @functools.cache
@@ -95,11 +97,11 @@ def compile_step(
 
     def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
         """Return the package for these tokens and len(seen) keys, or None if there can be none; and
-        the packed matrices that it takes."""
+        the packed or joined matrices that it takes."""
         kind = (tokens.shape[1] > 1, len(seen) > decoding_forms.LONGEST_SUM)
         if kind not in packages:
             package = open_package(model, cache, (weights, tokens, seen))
-            matrices: list[Tensor] = []
+            matrices = joined
             if package is not None and tokens.shape[1] == 1:
                 matrices = pack()
             packages[kind] = package, matrices
@@ -144,6 +146,26 @@ def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
     if not hasattr(model, "output"):
         groups.append(["tok_embeddings.weight"])  # tied
     return groups
+
+
+def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:
+    """Return the joined matrices that have these tensors as their parts, by the names of these.
+
+    See `join_matrices`. Prefill multiplies with them. They are there already, and packed ones would
+    be a second copy, which takes longer to make than a prompt saves.
+    """
+    groups: dict[int, list[tuple[int, str, Tensor]]] = {}
+    for name, tensor in tensors.items():
+        part = packed_forms.find_part(tensor)
+        if part is not None:
+            group = groups.setdefault(id(part.whole), [])
+            group.append((part.start, name, part.whole.matrix))
+    joined = {}
+    for group in groups.values():
+        group.sort(key=itemgetter(0))
+        names = tuple(name for _, name, _ in group)
+        joined[names] = group[0][2]
+    return joined
 
 
 def pack_groups(
@@ -238,6 +260,7 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     name = hashlib.sha256(repr((
         model.config, tensors, cache.keys[0].dtype, len(seen) > decoding_forms.LONGEST_SUM,
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
+        list(find_joined(read_tensors(model))) if length > 1 else [],
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
         in_int8 and kernels.multiplies_int8(),
         torch.__version__, torch.get_num_threads(),
@@ -318,7 +341,9 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     """Compile a step for all inputs like these into a file."""
     weights, tokens, seen = inputs
     prefills = tokens.shape[1] > 1
-    groups = [] if prefills else choose_groups(model, len(tokens))
+    groups = choose_groups(model, len(tokens))
+    if prefills:
+        groups = [[*names] for names in find_joined(read_tensors(model))]
     traced = TracedStep(model, cache, prefills, groups)
     packed = traced.stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
@@ -396,7 +421,7 @@ class TracedStep(nn.Module):
         self.groups = groups
 
     def stand_ins(self, weights: list[Tensor]) -> list[Tensor]:
-        """Return what stands for the packed matrices while the step is traced.
+        """Return what stands for the packed or joined matrices while the step is traced.
 
         Tracing reads their shapes only. It does not take opaque tensors.
         """
@@ -414,8 +439,8 @@ class TracedStep(nn.Module):
         self, weights: list[Tensor], packed: list[Tensor], tokens: Tensor, seen: Tensor,
         keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
-        """weights: those of `read_tensors`; packed: the matrices of `groups`. seen: its length is
-        the number of keys."""
+        """weights: those of `read_tensors`; packed: the packed or joined matrices of `groups`;
+        seen: its length is the number of keys."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
         grouped = []
@@ -427,5 +452,8 @@ class TracedStep(nn.Module):
         cache.values = values
         cache.length = 0 if self.prefills else seen.shape[0] - 1
         last = {"last_only": True}
-        with kernels.products_by_packed(packed_forms.PackedProducts(grouped, packed)):
+        products = packed_forms.PackedProducts(grouped, packed)
+        if self.prefills:
+            products.multiply_all = kernels.multiply_separately
+        with kernels.products_by_packed(products):
             return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

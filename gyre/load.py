@@ -27,6 +27,7 @@ from model import kernels
 from model.config import ModelConfig, RopeScaling
 from model.generation import Batch, Step, next_logits
 from model.int8 import int8_tensors, to_int8
+from model.packed_forms import join_matrices
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -178,7 +179,10 @@ def load(
         for name, weight in weights:
             state |= convert(name, weight)
     model.load_state_dict(state, assign=True)  # without a copy
-    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), compute)
+    model.to(where).eval()
+    if where.type == "cpu":
+        join_matrices(model)
+    return Trained(run, config, open_tokenizer(run.path), model, compute)
 
 
 def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:

@@ -38,7 +38,9 @@ class AddedRows(PositionEncoding):
         for layer in model.layers[self.layers]:
             add = partial(self.add, layer.attention.layer)
             for part in self.parts:
-                layer.get_submodule(part).register_forward_pre_hook(add)
+                module = layer.get_submodule(part)
+                module.register_forward_pre_hook(add)
+                module.has_own_input = True
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         self.start = start

@@ -102,12 +102,25 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
         return None
     if _packed is not None and _packed.holds(weight):
         return _packed.multiply
-    generating = torch.compiler.is_compiling() and not torch.is_grad_enabled()
-    if generating and x[..., 0].numel() <= MAX_SUMMED[device]:
-        return decoding_forms.linear_by_sums
+    if not torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
+            few_rows = x[..., 0].numel() <= MAX_SUMMED[device]
+            if few_rows:
+                return decoding_forms.linear_by_sums
+        else:
+            part = packed_forms.find_part(weight)
+            if part is not None:
+                return functools.partial(packed_forms.multiply_joined, part, multiply_separately)
     if _uses_onednn and device == "cpu" and suits_onednn(x, weight):
         return shared_forms.onednn_product
     return None
+
+
+def multiply_separately(x: Tensor, weight: Tensor) -> Tensor:
+    """`linear` by itself, with a matrix that is part of no other."""
+    if _uses_onednn and suits_onednn(x, weight):
+        return shared_forms.onednn_product(x, weight)
+    return F.linear(x, weight)
 
 
 def suits_onednn(x: Tensor, weight: Tensor) -> bool:

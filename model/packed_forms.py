@@ -1,21 +1,107 @@
-"""Faster forms for generation on a CPU with packed or int8 weights, and how weights are packed.
+"""Faster forms for generation on a CPU with joined, packed or int8 weights, and how these are made.
 
-A packed weight is a copy in the layout that oneDNN reads fastest. For an int8 weight there is no
+Joined weights lie one after the other in memory, so that one product multiplies with all of them. A
+packed weight is a copy in the layout that oneDNN reads fastest. For an int8 weight there is no
 copy: it is viewed as words of four bytes. model/kernels.py says when each form is used.
 
 B batch, I inputs, O outputs.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Parts of a module that read the same input. Their matrices are packed as one, because a call of
-# oneDNN's takes some 15 us before it multiplies.
+# Parts of a module that read the same input. One product with all of their matrices is faster than
+# one with each, because a call of oneDNN's takes some 15 us before it multiplies.
 JOINED = (("wq", "wk", "wv"), ("w1", "w3"))
+
+
+# --- joined weights ---
+
+
+class JoinedMatrix:
+    """Weights (O, I) of layers with the same input, one after the other in one matrix."""
+
+    def __init__(self, parts: Sequence[Tensor]):
+        self.matrix = torch.cat(list(parts))
+        self.latest: tuple[Tensor, Tensor] | None = None
+        """An input and the product of all parts with it, until the last part has taken its share.
+        """
+
+
+@dataclass(frozen=True)
+class Part:
+    """The place of a weight in a JoinedMatrix: its rows from `start` to `stop`."""
+
+    whole: JoinedMatrix
+    start: int
+    stop: int
+    address: int
+    """Where the weight lies in memory. It may be moved, as by `model.to(dtype)`, and is then no
+    part any more."""
+
+
+def join_matrices(model: nn.Module) -> None:
+    """Move the weights of layers that read the same input next to each other.
+
+    No weight changes, and there is no second copy: each becomes a view of a joined matrix, and has
+    its place there as its attribute `joined`.
+    """
+    for module in model.modules():
+        for names in JOINED:
+            layers: list[Any] = [getattr(module, name, None) for name in names]
+            if not all(map(can_join, layers)):
+                continue
+            whole = JoinedMatrix([layer.weight.detach() for layer in layers])
+            start = 0
+            for layer in layers:
+                stop = start + len(layer.weight)
+                layer.weight.data = whole.matrix[start:stop]
+                layer.weight.joined = Part(whole, start, stop, layer.weight.data_ptr())
+                start = stop
+
+
+def can_join(layer: Any) -> bool:
+    """Return whether a layer multiplies the input of its neighbours with a matrix."""
+    if not isinstance(layer, nn.Linear) or layer.bias is not None:
+        return False
+    return not getattr(layer, "has_own_input", False)
+
+
+def find_part(weight: Tensor) -> Part | None:
+    """Return the place of a weight in a joined matrix, or None if it is in none."""
+    part = getattr(weight, "joined", None)
+    if part is None or part.address != weight.data_ptr():
+        return None
+    return part
+
+
+def multiply_joined(
+    part: Part, multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor
+) -> Tensor:
+    """`linear`, (..., I) -> (..., O), with a weight whose place in a joined matrix is `part`.
+
+    The first part multiplies for all of them. `multiply` is the product with any matrix.
+    """
+    whole = part.whole
+    latest = whole.latest  # read once: another thread may replace it
+    if part.start == 0:
+        product = multiply(x, whole.matrix)
+        whole.latest = (x, product)
+    elif latest is not None and latest[0] is x:
+        product = latest[1]
+        if part.stop == len(whole.matrix):
+            whole.latest = None
+    else:  # the parts are not called in turn
+        return multiply(x, weight)
+    return product.narrow(-1, part.start, part.stop - part.start)
+
+
+# --- packed weights ---
 
 
 def group_matrices(model: nn.Module) -> list[list[str]]:
@@ -48,14 +134,21 @@ def pack_matrices(parts: Sequence[Tensor], rows: int) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(torch.cat(list(parts)), rows)
 
 
+def multiply_packed(x: Tensor, matrix: Tensor) -> Tensor:
+    """`linear`, (..., I) -> (..., O), with a packed matrix."""
+    return torch.ops.mkldnn._linear_pointwise(x, matrix, None, "none", [], "")
+
+
 class PackedProducts:
-    """Products with matrices that were packed, for the weights that they were made of.
+    """Products with matrices that were joined or packed, for the weights that they were made of.
 
     A product with one of the joined weights is a part of the product with all of them. That is
     computed once, if the products with the others follow at once and have the same x.
     """
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], packed: Sequence[Tensor]):
+        self.multiply_all: Callable[[Tensor, Tensor], Tensor] = multiply_packed
+        """The product with one of the matrices."""
         self.places: dict[int, tuple[Tensor, int, int]] = {}
         """By the id of a weight: what it is packed in, and the first and last of its rows there."""
         self.held = groups  # an id is not used again as long as its weight is held
@@ -78,7 +171,7 @@ class PackedProducts:
         if weight.dtype == torch.int8:
             return linear_by_words(x, matrix)
         if x is not self.x or matrix is not self.matrix:
-            self.product = torch.ops.mkldnn._linear_pointwise(x, matrix, None, "none", [], "")
+            self.product = self.multiply_all(x, matrix)
             self.x = x
             self.matrix = matrix
         return self.product[..., start:stop]

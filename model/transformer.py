@@ -130,6 +130,9 @@ class KVCache:
 class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
+    has_own_input = False
+    """Whether a hook of the encoding changes its input, which its neighbours then do not share."""
+
     def reset_parameters(self) -> None:
         """Draw nothing: the values come from `Transformer.draw_matrices` or from a checkpoint."""
 

@@ -18,6 +18,7 @@ from gyre.load import Row, load
 from gyre.options import read_config
 from model.config import RopeScaling
 from model.generation import generate
+from model.packed_forms import find_part
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -137,6 +138,13 @@ def test_an_unknown_option_is_told_the_options(name, hint, model):
              "temperature, top_k, top_p, min_p, repetition_penalty$")
     with pytest.raises(TypeError, match=words):
         model.generate("x", **{name: False})
+
+
+def test_matrices_with_the_same_input_are_joined_when_loaded(model):
+    attention = model.model.layers[0].attention
+    for layer in (attention.wq, attention.wk, attention.wv):
+        assert find_part(layer.weight) is not None
+    assert find_part(attention.wo.weight) is None
 
 
 def test_a_loaded_model_is_in_evaluation_mode(run, model):
