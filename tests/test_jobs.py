@@ -90,8 +90,8 @@ def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
 
 def test_a_run_that_was_trained_further_by_hand_is_refused(new_run, called):
     run = new_run("live")
-    save_step(run, 9)
-    with pytest.raises(UserError, match="live has taken 9 steps, and the study wants 3: remove it"):
+    save_step(run, 4)
+    with pytest.raises(UserError, match="live has taken 4 steps, and the study wants 3: remove it"):
         train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == []
 
