@@ -152,6 +152,12 @@ def test_a_flush_that_fails_for_another_reason_is_an_error(tmp_path, monkeypatch
         files.write_file(tmp_path / "a", b"a")
 
 
+def test_a_lock_that_is_released_leaves_no_file(tmp_path):
+    with files.locked(tmp_path / "target", "busy"):
+        assert names(tmp_path) == [".target.lock"]
+    assert names(tmp_path) == []
+
+
 def test_on_windows_a_lock_may_leave_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", Mock(side_effect=PermissionError))
     for _ in range(2):

@@ -90,8 +90,8 @@ def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
 
 def test_a_run_that_was_trained_further_by_hand_is_refused(new_run, called):
     run = new_run("live")
-    save_step(run, 9)
-    with pytest.raises(UserError, match="live has taken 9 steps, and the study wants 3: remove it"):
+    save_step(run, 4)
+    with pytest.raises(UserError, match="live has taken 4 steps, and the study wants 3: remove it"):
         train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == []
 
@@ -142,13 +142,13 @@ def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
 
 def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path):
     run = new_run("tuned")
-    run.log({"step": 1, "val/loss": 3.0})
-    run.log({"step": 2, "val/loss": 2.0})
-    run.log({"step": 3, "train/loss": 1.0})
+    for step, loss in enumerate((4.0, 2.0, 3.0), 1):
+        run.log({"step": step, "val/loss": loss})
+    run.log({"step": 4, "train/loss": 1.0})
     monkeypatch.setattr(jobs, "train_run", lambda train, training, stop: True)
-    training = Training(run=str(run.path), steps=3, options={})
+    training = Training(run=str(run.path), steps=4, options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
-    assert do_job(train.run, str(tmp_path), job, StopSignal()) == 2.0
+    assert do_job(train.run, str(tmp_path), job, StopSignal()) == 3.0
 
 
 def tiny_training(workdir: Path, name: str, **options: object) -> Training:

@@ -364,6 +364,14 @@ def test_keys_that_a_bias_hides_have_no_variance():
     assert attention.explained_by_distance(scores[None, None, None]).item() == 1.0
 
 
+def test_distance_explains_all_where_a_bias_hides_earlier_blocks():
+    """A query sees keys of its own block of three. Their score is minus the distance."""
+    m = torch.arange(T)
+    is_hidden = m[:, None] // 3 != m // 3
+    scores = -(m[:, None] - m).double().masked_fill(is_hidden, torch.inf)
+    assert attention.explained_by_distance(scores[None, None, None]).item() == pytest.approx(1.0)
+
+
 def test_scores_that_attend_alike_can_have_other_shares():
     """-(m - n) and n differ by m, which is the same for all keys of a query."""
     m = torch.arange(T).double()

@@ -447,7 +447,8 @@ def test_files_that_are_left_out_are_not_counted_in_the_advice(tmp_path):
     (["a" * 10, "b" * 10, "c" * 2], ["a" * 10, "b" * 6], ["b" * 4, "c" * 2]),
     (["a" * 10, "b" * 5, "c" * 5], ["a" * 10, "b" * 5], ["c" * 5]), (["ééé é"], ["ééé"], [" é"]),
     (["0123456789"] * 3, ["0123456"] * 3, ["789"] * 3),
-    (["0123456789", "abcdefghij", "0123456789"], ["0123456789", "ab", "0123456789"], ["cdefghij"])])
+    (["0123456789", "abcdefghij", "0123456789"], ["0123456789", "ab", "0123456789"], ["cdefghij"]),
+    (["01234", "01234", "abcdefghij"], ["01234", "01234", "abcde"], ["fghij"])])
 def test_the_end_is_cut_through_one_document_and_its_copies(documents, train, val):
     """Copies count where the first one is, so that nothing is in both splits."""
     assert cut_documents(documents, hold_out_end, 0.25) == [train, val]

@@ -1038,6 +1038,13 @@ def test_the_only_file_of_a_folder_says_what_is_wrong(tmp_path):
         copied(tmp_path)
 
 
+def test_the_only_file_of_a_folder_may_have_a_link_beside_it(tmp_path):
+    write(tmp_path / "a.txt", LATIN)
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    with pytest.raises(UserError, match="a.txt cannot be read: the byte 0xe9 at offset 3 is not"):
+        copied(tmp_path)
+
+
 def test_a_folder_says_that_links_to_folders_are_left_out(tmp_path, capsys):
     write(tmp_path / "notes/a.txt", "text")
     write(tmp_path / "others/b.txt", "other text")

@@ -9,7 +9,9 @@ from builders import build_setup, exit_code, quick_for, read_metric, tiny_argv, 
 from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
 import train
-from gyre.build import build
+from gyre.build import build, complete
+from gyre.parallel import ALONE
+from gyre.start import resolve
 from gyre.step import Progress, StepResult, train_step
 
 SMALL = ["--train.batch_size=6"]
@@ -175,6 +177,13 @@ def test_a_checkpoint_has_the_state_of_the_scaler(overflowed):
 def test_a_checkpoint_of_float32_has_no_scaler(workdir):
     _, training = last_checkpoint(train_tiny(workdir, "float32", "--train.steps=4"))
     assert set(training) == {"progress", "steps"}
+
+
+def test_a_resumed_run_in_float16_goes_on_with_its_scale(overflowed):
+    start = resolve(["--resume", str(overflowed), "--train.steps=10"], "")
+    start, compute = complete(start, ALONE)
+    setup = build(start, ALONE, compute)
+    assert setup.scaler.state_dict()["scale"] == 8192.0
 
 
 @pytest.mark.slow

@@ -586,6 +586,14 @@ def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
     assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", "abc", *options]
 
 
+def test_a_prompt_that_fills_the_context_is_not_continued():
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": "abc", "train.sample_tokens": 0,
+                            "data.seq_len": 3, "model.max_positions": 3}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", ""]
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
