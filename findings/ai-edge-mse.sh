@@ -2,7 +2,7 @@
 # The algorithm MSE of ai-edge-quantizer has several times the error of min-max with 8 bits.
 #
 # Versions: ai-edge-quantizer 0.10.0.
-# Guess before the run: scales chosen for the mean squared error have an error that is no larger than
+# Guess before the run: scales chosen for the mean squared error have an error no larger than
 #     that of the largest weight, within a few percent. (That the factor for 8 bits is too large was
 #     suspected after reading the source.)
 # Seen: the scale is the root mean square of a channel times a constant: 0.378 with 4 bits, where it

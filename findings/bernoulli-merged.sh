@@ -5,9 +5,9 @@
 # Guess before the run: two draws stay two draws: who removes common subexpressions leaves random
 #     operators alone. (The effect had been met by chance in a comparison of ONNX optimizers, before
 #     the guess was written down.)
-# Seen: `torch.onnx.export` makes one Bernoulli of two calls of `torch.bernoulli(p)`, and onnxruntime
-#     makes one of two nodes in a file, from its level "basic" on, which is below the default. Both
-#     have a list of random operators that are left alone, and both lists lack Bernoulli. Two masks
+# Seen: `torch.onnx.export` makes one Bernoulli of two `torch.bernoulli(p)`, and onnxruntime
+#     makes one of two nodes in a file, from its level "basic" on, which is below the default. The
+#     list of random operators that the exporter leaves alone lacks Bernoulli. Two masks
 #     with the same probabilities, as in noise that a model keeps in use, are equal in every element.
 #     `torch.rand(...) < p` stays two draws.
 # For gyre: it exports no ONNX, and its exports draw nothing. There, compare uniform numbers with p.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SCE of mergekit weighs models by their differences from the base, but all alike if those are small.
+# mergekit's SCE weighs models by their differences from the base, but small ones all alike.
 #
 # Versions: mergekit 0.1.5, torch 2.13.0, transformers 5.24.0.
 # Guess before the run: SCE weighs a model by the mean square of its difference from the base, over
@@ -7,12 +7,11 @@
 #     merge follows the scale: half the differences give half the merged difference. (That it does
 #     not was suspected after reading the source.)
 # Seen: so it is for differences with a deviation of 0.01 and of 0.001. With 0.0003 and below, as
-#     a careful fine-tuning makes, both count 0.5: weights are equal if the sum of the mean squares is
-#     below 1e-6. The middle step of the three is left out then, tensor by tensor, and nothing is
+#     a careful fine-tuning makes, both count 0.5: weights are equal if the sum of the mean squares
+#     is below 1e-6. The middle step of the three is left out then, tensor by tensor, and nothing is
 #     said. `model_stock` with `filter_wise` has a bound of its own: with 1e-5, rows of 64 numbers
 #     go 0.02 of the way from the base, where they go 0.75 otherwise.
-# For gyre: it merges nothing. There, give the weights by hand to a method that takes them, as `ties`
-#     does.
+# For gyre: it merges nothing. There, give weights by hand to a method that takes them, as `ties`.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -2,16 +2,16 @@
 # Multi-SLERP of mergekit is a mean with another length, and NuSLERP takes columns for rows.
 #
 # Versions: mergekit 0.1.5, torch 2.13.0, transformers 5.24.0.
-# Guess before the run: Multi-SLERP of two models with weights of 0.9 and 0.1 is SLERP a tenth of the
-#     way, within a percent of the angle. NuSLERP with `nuslerp_row_wise` interpolates row by row, as
-#     the documents say. (That neither is so was suspected after reading the source.)
+# Guess before the run: Multi-SLERP of two models with weights of 0.9 and 0.1 is SLERP a tenth of
+#     the way, within a percent of the angle. NuSLERP with `nuslerp_row_wise` interpolates row by
+#     row, as the documents say. (That neither is so was suspected after reading the source.)
 # Seen: Multi-SLERP is the weighted mean of the two directions, set to the weighted mean of the
 #     lengths, within float32. The documents describe a second step, in the space that touches the
-#     sphere at that mean; there, the weighted sum is zero for any weights, so the step does nothing.
+#     sphere at that mean; there, the weighted sum is zero for any weights: the step does nothing.
 #     For models 89 degrees apart, weights of 0.9 and 0.1 turn by 6.3 degrees, where SLERP turns by
 #     8.9. NuSLERP with `nuslerp_row_wise: true` interpolates the columns of a matrix, and with
 #     `false` its rows.
-# For gyre: it merges nothing. There, take `slerp` for two models, and turn `nuslerp_row_wise` around.
+# For gyre: it merges nothing. There, take `slerp` for two models, and turn the option around.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -79,9 +79,9 @@ for weight in (0.1, 0.25, 0.5):
     exact = length * slerp(weight, units[0].ravel(), units[1].ravel()).reshape(first.shape)
     mean = length * mean / mean.norm()
     by_slerp = merge("nuslerp", weight)
-    print(f"weight of the second {weight}: Multi-SLERP turns by {measure_angle(merged):.2f} degrees, "
-          f"SLERP by {measure_angle(exact):.2f}, NuSLERP by {measure_angle(by_slerp):.2f}, the mean "
-          f"of the directions by {measure_angle(mean):.2f}")
+    print(f"weight of the second {weight}: Multi-SLERP turns by {measure_angle(merged):.2f} "
+          f"degrees, SLERP by {measure_angle(exact):.2f}, NuSLERP by {measure_angle(by_slerp):.2f}, "
+          f"the mean of the directions by {measure_angle(mean):.2f}")
     assert (merged - mean).norm() < 1e-5 * length
     assert weight == 0.5 or (merged - exact).norm() > 0.03 * length
     assert (by_slerp - slerp(weight, first.ravel(), second.ravel()).reshape(first.shape)).norm() < (

@@ -2,8 +2,8 @@
 # In ncnn, `F.normalize` is always over channels and of order 2, and circular padding puts zeros.
 #
 # Versions: ncnn 1.0.20261020, pnnx 20261020, torch 2.13.0.
-# Guess before the run: operators that pnnx converts without a word compute in ncnn what they compute
-#     in torch. (None was suspected: all came out of a comparison of many operators.)
+# Guess before the run: operators that pnnx converts without a word compute in ncnn what they
+#     compute in torch. (None was suspected: all came out of a comparison of many operators.)
 # Seen: `F.normalize(x, dim=3)`, which makes each vector in the last dimension one of length 1, as
 #     attention by cosines needs, divides by the norm over the channels instead; dim=2 too, and p=1
 #     is p=2. Padding with mode "circular" puts zeros, in `F.pad` and in a convolution, so that

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# In ncnn, powers of negative numbers are 2.4e38, and quotients and remainders are rounded otherwise.
+# In ncnn, powers of negative numbers are 2.4e38, and quotients are not rounded as in torch.
 #
 # Versions: ncnn 1.0.20261020, pnnx 20261020, torch 2.13.0.
-# Guess before the run: operators that pnnx converts without a word compute in ncnn what they compute
-#     in torch. (None was suspected: all came out of a comparison of many operators.)
+# Guess before the run: operators that pnnx converts without a word compute in ncnn what they
+#     compute in torch. (None was suspected: all came out of a comparison of many operators.)
 # Seen: `x**3`, `x**4`, `x**5` and `1 / x` written as `x**-1` are 2.4e38 wherever x is negative, by
 #     exp(n * log(x)); `x**2` has an operator of its own and is right. `torch.div(x, n,
 #     rounding_mode="floor")` is not rounded at all, "trunc" is rounded down, and `x % n` is the

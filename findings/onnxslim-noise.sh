@@ -7,8 +7,8 @@
 #     the source of onnxslim.)
 # Seen: two RandomNormalLike with the same input become one node in both, so that two noises of one
 #     tensor are equal in every element. If that input is constant, as for noise of a fixed shape,
-#     onnxslim draws once while it simplifies and stores the numbers: the model has the same noise in
-#     each run, for ever, and a generator makes one sample.
+#     onnxslim draws once while it simplifies and stores the numbers: the model has the same noise
+#     in each run, for ever, and a generator makes one sample.
 # For gyre: it exports no ONNX. There, pass noise as an input of the model.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -4,8 +4,8 @@
 # Versions: torch-pruning 1.6.1, torch 2.13.0.
 # Guess before the run: `accumulate_grad`, called after the backward pass of each sample as the
 #     docstring of GroupHessianImportance shows, adds up squared gradients; the importance of a
-#     channel is the sum of w^2 times their mean, in any order of the samples. (That nothing is added
-#     was suspected after reading the source.)
+#     channel is the sum of w^2 times their mean, in any order of the samples. (That nothing is
+#     added was suspected after reading the source.)
 # Seen: each call writes over the one before. The importance of 256 samples is that of the last one,
 #     bit for bit, and has nothing to do with that of all: channels that the last sample does not
 #     reach have an importance of 0, and are pruned first. Of the 16 of 64 channels that are pruned,
@@ -70,9 +70,10 @@ for name, order in [("in order", everything), ("reversed", everything[::-1])]:
     seen, exact = importance(order), exact_importance(order)
     lowest = set(seen.argsort()[:N_PRUNED].tolist())
     common = len(lowest & set(exact.argsort()[:N_PRUNED].tolist()))
-    print(f"samples {name}: importance of the first channels {(1e4 * seen[:4]).numpy().round(1)}e-4, exact "
-          f"{(1e4 * exact[:4]).numpy().round(1)}e-4; {(seen == 0).sum()} channels of {HIDDEN} have 0, exact "
-          f"{(exact == 0).sum()}; {common} of {N_PRUNED} pruned channels are right")
+    print(f"samples {name}: importance of the first channels "
+          f"{(1e4 * seen[:4]).numpy().round(1)}e-4, exact {(1e4 * exact[:4]).numpy().round(1)}e-4; "
+          f"{(seen == 0).sum()} channels of {HIDDEN} have 0, exact {(exact == 0).sum()}; "
+          f"{common} of {N_PRUNED} pruned channels are right")
     assert torch.equal(seen, last) == (order[-1] == N_SAMPLES - 1)
     assert torch.allclose(seen, exact_importance(order[-1:]))
     assert (seen == 0).sum() > 20 and (exact == 0).sum() == 0 and common < N_PRUNED * 3 // 4
