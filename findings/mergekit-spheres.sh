@@ -80,8 +80,8 @@ for weight in (0.1, 0.25, 0.5):
     mean = length * mean / mean.norm()
     by_slerp = merge("nuslerp", weight)
     print(f"weight of the second {weight}: Multi-SLERP turns by {measure_angle(merged):.2f} "
-          f"degrees, SLERP by {measure_angle(exact):.2f}, NuSLERP by {measure_angle(by_slerp):.2f}, "
-          f"the mean of the directions by {measure_angle(mean):.2f}")
+          f"degrees, SLERP by {measure_angle(exact):.2f}, NuSLERP by "
+          f"{measure_angle(by_slerp):.2f}, the mean of the directions by {measure_angle(mean):.2f}")
     assert (merged - mean).norm() < 1e-5 * length
     assert weight == 0.5 or (merged - exact).norm() > 0.03 * length
     assert (by_slerp - slerp(weight, first.ravel(), second.ravel()).reshape(first.shape)).norm() < (

@@ -8,8 +8,9 @@
 #     the source.)
 # Seen: where no other matrix can take the scales, a product is put behind the activation, for
 #     everybody who reads it. With 4 bits, the outputs of two heads behind one activation have an
-#     error of 0.09 without AWQ, and of 0.14 to 0.83 with it, by seed; a residual from behind the
-#     activation does nearly as much. A matrix that is its only reader is right. Nothing is said.
+#     error of 0.09 without AWQ, and of 0.14 to 0.83 with it, by seed and run; a
+#     residual from behind the activation does nearly as much. A matrix that is its only reader is
+#     right. Nothing is said.
 # For gyre: it does not quantize by AWQ. Its own layers have one reader each. There, compare the
 #     outputs before and after, and leave AWQ out where an activation has several readers.
 set -euo pipefail

@@ -6,8 +6,9 @@
 #     in the paper that it names: the filter that all others can replace has the lowest one. (That
 #     the distances are others was suspected after reading the source.)
 # Seen: each weight is squared first, and the distances are taken between these squares. So a filter
-#     and its negative, which do the opposite, have a distance of 0 and count as replaceable. Of the 16 of 64 random filters that are pruned, 8 to 13 are those of the
-#     paper. With p=1, the sign is lost as well.
+#     and its negative, which do the opposite, have a distance of 0 and count as replaceable. Of
+#     the 16 of 64 random filters that are pruned, 8 to 13 are those of the paper. With p=1, the
+#     sign is lost as well.
 # For gyre: it prunes nothing. There, give a function of one's own as the importance.
 set -euo pipefail
 folder=$(mktemp -d)
