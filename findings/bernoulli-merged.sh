@@ -7,9 +7,8 @@
 #     the guess was written down.)
 # Seen: `torch.onnx.export` makes one Bernoulli of two `torch.bernoulli(p)`, and onnxruntime
 #     makes one of two nodes in a file, from its level "basic" on, which is below the default. The
-#     list of random operators that the exporter leaves alone lacks Bernoulli. Two masks
-#     with the same probabilities are equal in every element.
-#     `torch.rand(...) < p` stays two draws.
+#     list of random operators that the exporter leaves alone lacks Bernoulli. Two masks with the
+#     same probabilities are equal in every element. `torch.rand_like(p) < p` stays two draws.
 # For gyre: it exports no ONNX, and its exports draw nothing. There, compare uniform numbers with p.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -6,8 +6,8 @@
 #     compute in torch. (None was suspected: all came out of a comparison of many operators.)
 # Seen: `F.normalize(x, dim=3)`, which makes each vector in the last dimension one of length 1, as
 #     attention by cosines needs, divides by the norm over the channels instead; dim=2 too, and p=1
-#     is p=2. Padding with mode "circular" puts zeros, in `F.pad` and in a convolution, so that
-#     borders differ by as much as the values. Reflected padding is right. pnnx warns of none.
+#     is p=2. Padding with mode "circular" puts zeros, so that borders differ by as much as the
+#     values. Reflected padding is right. pnnx warns of none.
 # For gyre: it exports to no ncnn. There, move the dimension to the place of the channels first, and
 #     concatenate the borders by hand.
 set -euo pipefail
