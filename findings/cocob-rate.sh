@@ -46,7 +46,7 @@ for rate in [0.1, 0.01]:
     scaled, scaled_lengths = train(rate)
     difference = np.abs(scaled - weights).max()
     print(f"rate {rate}: the first step is {scaled_lengths[0]:.5f} long (due "
-          f"{rate * lengths[0]:.5f}); weights differ from those of rate 1 by at most {difference:.1e}")
+          f"{rate * lengths[0]:.5f}); weights differ from those of rate 1 by {difference:.1e}")
     assert abs(scaled_lengths[0] / lengths[0] - 1) < 0.01
     assert difference < 0.01
 

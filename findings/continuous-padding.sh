@@ -2,19 +2,20 @@
 # In x-transformers, the loss of a continuous sequence includes a step of its padding.
 #
 # Versions: x-transformers 2.31.10, torch 2.13.0.
-# Guess before the run: with `lens` or `mask`, ContinuousAutoregressiveWrapper does not look at what is
-#     behind the end of a sequence. (That it does was suspected after reading the source.)
-# Seen: the mask says which inputs are real, and is taken for the targets, too, which are one step later.
-#     So the last real step has the first step of padding as its target, and other padding is another
-#     loss. Trained on sequences of ones, padded with zeros after 2 to 7 steps, the model predicts 0.75
-#     and not 1 as the next step, with a loss of 0.17 and not 0. Only a sequence as long as the batch
-#     has no such target.
+# Guess before the run: with `lens` or `mask`, ContinuousAutoregressiveWrapper does not look at what
+#     is behind the end of a sequence. (That it does was suspected after reading the source.)
+# Seen: the mask says which inputs are real, and is taken for the targets, too, which are one step
+#     later. So the last real step has the first step of padding as its target, and other padding is
+#     another loss. Trained on sequences of ones, padded with zeros after 2 to 7 steps, the model
+#     predicts 0.75 and not 1 as the next step, with a loss of 0.17 and not 0. Only a sequence as
+#     long as the batch has no such target.
 # For gyre: it pads nothing. There, give `lens - 1`.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 numpy==2.4.6
+"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 \
+    numpy==2.4.6
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import torch
 from x_transformers import ContinuousAutoregressiveWrapper, ContinuousTransformerWrapper, Decoder
@@ -39,12 +40,13 @@ mask = torch.arange(N_STEPS) < lens[:, None]
 for name, options in [("lens", {"lens": lens}), ("mask", {"mask": mask}),
                       ("lens - 1", {"lens": lens - 1})]:
     before, after = model(sequences, **options).item(), model(changed, **options).item()
-    print(f"{name}: the loss is {before:.4f}, and {after:.4f} with other padding (due {before:.4f})")
+    print(f"{name}: the loss is {before:.4f}, and {after:.4f} with other padding "
+          f"(due {before:.4f})")
     assert abs(after - before) < 1e-5 if name == "lens - 1" else after > before + 1
 
 
 def predict_ones(shift):
-    """Train on sequences of ones, padded with zeros. Return the loss and what follows 1 to 6 ones."""
+    """Train on ones, padded with zeros. Return the loss and what follows 1 to 6 ones."""
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), 2e-3)
     for _ in range(400):

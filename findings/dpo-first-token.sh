@@ -2,22 +2,23 @@
 # In x-transformers, DPO leaves out the first token of each answer and trains the padding instead.
 #
 # Versions: x-transformers 2.31.10, torch 2.13.0.
-# Guess before the run: DPO makes the tokens of the chosen answer more likely and those of the rejected one
-#     less; prompt and padding do not count. (That the mask is one place late was suspected after
-#     reading the source.)
+# Guess before the run: DPO makes the tokens of the chosen answer more likely and those of the
+#     rejected one less; prompt and padding do not count. (That the mask is one place late was
+#     suspected after reading the source.)
 # Seen: log-probabilities begin with the second token, and the mask is cut at its end instead of its
-#     beginning. So the first token of an answer does not count, and the first token of padding does. With
-#     answers of one token, such as yes and no, the loss falls to nearly 0 while the chosen answer
-#     gets no more likely: the model learns to predict padding after one and not after the other.
-#     Without padding, there is no gradient at all. With the place corrected, the chosen answer has a
-#     probability near 1 against the rejected one.
-# For gyre: it trains on text, not on pairs. There, put the last token of the prompt into the mask of
-#     the answers, and leave `pad_id` out, with masks of your own that lack the last token.
+#     beginning. So the first token of an answer does not count, and the first token of padding
+#     does. With answers of one token, such as yes and no, the loss falls to nearly 0 while the
+#     chosen answer gets no more likely: the model learns to predict padding after one and not after
+#     the other. Without padding, there is no gradient at all. With the place corrected, the chosen
+#     answer has a probability near 1 against the rejected one.
+# For gyre: it trains on text, not on pairs. There, put the last token of the prompt into the mask
+#     of the answers, and leave `pad_id` out, with masks of your own that lack the last token.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 numpy==2.4.6
+"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 \
+    numpy==2.4.6
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import math
 
@@ -76,8 +77,8 @@ def train(n_pads, reference):
 for name, n_pads, reference in [("the place corrected", 2, True), ("2 tokens of padding", 2, False),
                                 ("no padding", 0, False)]:
     loss, largest, before, after = train(n_pads, reference)
-    print(f"{name}: loss {loss:.3f}, largest gradient {largest:.2g}, preference of the chosen answer "
-          f"{before:.3f} before and {after:.3f} after (due near 1)")
+    print(f"{name}: loss {loss:.3f}, largest gradient {largest:.2g}, preference of the chosen "
+          f"answer {before:.3f} before and {after:.3f} after (due near 1)")
     if reference:
         assert loss < 0.3 and after > 0.99
     elif n_pads:

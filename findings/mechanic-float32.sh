@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# optax's Mechanic, which tunes the scale of any optimizer, does not start if its first steps round to 0.
+# optax's Mechanic, which tunes the scale of steps, does not start if its first steps round to 0.
 #
 # Versions: optax 0.2.8, jax 0.10.2.
-# Guess before the run: mechanize() finds the scale of steps "automatically", for a base rate of "1.0
-#     (or any other constant)", as its docstring says: weights of size 1 reach the minimum of a bowl
-#     within 5,000 steps with each base rate. (That small rates do not start in float32 was suspected
-#     after reading the source.)
-# Seen: the sum of the base steps is not kept. It is computed back from the weights, as their distance
-#     from the first ones divided by the scale, which begins at 1e-6. With Adam at a rate of 0.01 or
-#     0.001, the first steps of 1e-8 are rounded away, so the sum stays 0, and with it the scale: no
-#     weight ever moves. With a rate of 1, or with all in float64, it reaches the minimum. A single
-#     bias that starts at 0 starts the others, too, as it rounds nothing away.
+# Guess before the run: mechanize() finds the scale of steps "automatically", for a base rate of
+#     "1.0 (or any other constant)", as its docstring says: weights of size 1 reach the minimum of a
+#     bowl within 5,000 steps with each base rate. (That small rates do not start in float32 was
+#     suspected after reading the source.)
+# Seen: the sum of the base steps is not kept. It is computed back from the weights, as their
+#     distance from the first ones divided by the scale, which begins at 1e-6. With Adam at a rate
+#     of 0.01 or 0.001, the first steps of 1e-8 are rounded away, so the sum stays 0, and with it
+#     the scale: no weight ever moves. With a rate of 1, or with all in float64, it reaches the
+#     minimum. A single bias that starts at 0 starts the others, too, as it rounds nothing away.
 # For gyre: it tunes no rate. There, give a base rate of 1 to an optimizer whose steps do not follow
 #     the size of the gradient, or a larger `s_init`.
 set -euo pipefail

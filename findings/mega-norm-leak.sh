@@ -5,10 +5,10 @@
 # Guess before the run: Mega is causal by default, with each of its options: it cannot tell the next
 #     flip of a coin, so that its loss is log 2. (That the norm of the heads is taken over the time
 #     axis was suspected after reading the source, and had been met in other work.)
-# Seen: with `norm_mhesa_heads=True`, the heads of the moving average go through a GroupNorm whose mean
-#     and variance are over all positions of the text, those to come, too. Trained on texts of 4 flips,
-#     the model knows each flip that is in its input: a loss of 0.02 or less at positions 1 to 3,
-#     where log 2 is due, and log 2 at the last, whose target is not in the input. Without the
+# Seen: with `norm_mhesa_heads=True`, the heads of the moving average go through a GroupNorm whose
+#     mean and variance are over all positions of the text, those to come, too. Trained on texts of
+#     4 flips, the model knows each flip that is in its input: a loss of 0.02 or less at positions 1
+#     to 3, where log 2 is due, and log 2 at the last, whose target is not in the input. Without the
 #     option, it is log 2 everywhere.
 # For gyre: its norms are over the width. There, leave the option out.
 set -euo pipefail

@@ -2,16 +2,16 @@
 # The autoregressive Transformer of mixture-of-attention sees tokens to come through its router.
 #
 # Versions: mixture-of-attention 0.0.25, torch 2.13.0.
-# Guess before the run: MixtureOfAutoregressiveAttention is autoregressive: outputs do not change with a
-#     later token, and the next flip of a coin costs log 2. (That its router looks ahead was
+# Guess before the run: MixtureOfAutoregressiveAttention is autoregressive: outputs do not change
+#     with a later token, and the next flip of a coin costs log 2. (That its router looks ahead was
 #     suspected after reading the source, and had been met in other work.)
 # Seen: within a window, experts choose tokens, and the score of each depends on all scores of the
-#     window, those of later tokens, too. In a new model, another last token moves outputs
-#     before it by more than their deviation. Trained on coin flips, the model ends far below log 2 at
-#     positions of the second window whose target is in the input, and at log 2 in the first
-#     window, which is not routed, and at the last position.
-# For gyre: it routes no tokens. There, nothing makes it causal; `routed_window_size` of the length of
-#     the texts leaves local attention alone, which is.
+#     window, those of later tokens, too. In a new model, another last token moves outputs before it
+#     by more than their deviation. Trained on coin flips, the model ends far below log 2 at
+#     positions of the second window whose target is in the input, and at log 2 in the first window,
+#     which is not routed, and at the last position.
+# For gyre: it routes no tokens. There, nothing makes it causal; `routed_window_size` of the length
+#     of the texts leaves local attention alone, which is.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -33,9 +33,9 @@ torch.set_num_threads(1)
 
 def make_model(routed_window_size):
     torch.manual_seed(0)
-    return Transformer(num_tokens=2, dim=32, depth=2, dim_head=16, heads=2, seq_len=LENGTH, num_experts=2,
-                       local_attn_window_size=WINDOW, routed_window_size=routed_window_size,
-                       num_routed_queries=2, num_routed_key_values=2, use_triton=False)
+    return Transformer(num_tokens=2, dim=32, depth=2, dim_head=16, heads=2, seq_len=LENGTH,
+                       num_experts=2, local_attn_window_size=WINDOW,
+                       routed_window_size=routed_window_size, num_routed_queries=2, num_routed_key_values=2, use_triton=False)
 
 
 def measure_losses(model):

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# In palm-rlhf-pytorch, a reward model trained by its `finetune_parameters()` ignores the prompt mask.
+# In palm-rlhf-pytorch, a reward model fine-tuned by its own list ignores the prompt mask.
 #
 # Versions: palm-rlhf-pytorch 0.8.0, torch 2.13.0.
-# Guess before the run: `finetune_parameters()` gives all that is to be trained, so that the reward model
-#     learns where the prompt ends and the answer begins, which `prompt_lengths` tells it. (That two
-#     embeddings are missing was suspected after reading the source.)
-# Seen: prompt and answer are told apart by two embeddings, which start at zero and are not in the list:
-#     they stay zero, and a reward is the same for every prompt length, bit for bit. Where the
-#     label is the prompt's share of the text, the loss stays at the variance of the labels. Trained by
-#     `parameters()`, the model learns it.
-# For gyre: it has no reward models. There, give the optimizer `parameters()`, or add `prompt_embed` and
-#     `response_embed`.
+# Guess before the run: `finetune_parameters()` gives all that is to be trained, so that the reward
+#     model learns where the prompt ends and the answer begins, which `prompt_lengths` tells it.
+#     (That two embeddings are missing was suspected after reading the source.)
+# Seen: prompt and answer are told apart by two embeddings, which start at zero and are not in the
+#     list: they stay zero, and a reward is the same for every prompt length, bit for bit. Where the
+#     label is the prompt's share of the text, the loss stays at the variance of the labels. Trained
+#     by `parameters()`, the model learns it.
+# For gyre: it has no reward models. There, give the optimizer `parameters()`, or add `prompt_embed`
+#     and `response_embed`.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet --no-compile palm-rlhf-pytorch==0.8.0 torch==2.13.0 numpy==2.4.6
+"$folder/env/bin/pip" install --quiet --no-compile palm-rlhf-pytorch==0.8.0 torch==2.13.0 \
+    numpy==2.4.6
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import torch
 from palm_rlhf_pytorch import PaLM, RewardModel
@@ -48,11 +49,11 @@ def train(get_parameters, use_lora):
 
 
 due = [length / LENGTH * 2 - 1 for length in (1, 3, 5)]
-print("due with prompts of 1, 3 and 5 tokens: rewards " + " ".join(f"{reward:.3f}" for reward in due))
-for name, get_parameters, use_lora in [("parameters()", RewardModel.parameters, False),
-                                       ("finetune_parameters()", RewardModel.finetune_parameters, False),
-                                       ("finetune_parameters(), LoRA", RewardModel.finetune_parameters,
-                                        True)]:
+print("due with prompts of 1, 3 and 5 tokens: rewards", *(f"{reward:.3f}" for reward in due))
+for name, get_parameters, use_lora in [
+        ("parameters()", RewardModel.parameters, False),
+        ("finetune_parameters()", RewardModel.finetune_parameters, False),
+        ("finetune_parameters(), LoRA", RewardModel.finetune_parameters, True)]:
     loss, rewards = train(get_parameters, use_lora)
     print(f"{name}: loss {loss:.4f}, rewards " + " ".join(f"{reward:.3f}" for reward in rewards))
     if name == "parameters()":

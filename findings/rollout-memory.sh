@@ -2,19 +2,21 @@
 # In x-transformers, the second step of a rollout is predicted from the first one alone.
 #
 # Versions: x-transformers 2.31.10, torch 2.13.0.
-# Guess before the run: ContinuousAutoregressiveWrapper with `rollout_steps=2` predicts one step from the
-#     sequence, and the next one from the sequence and its first prediction, as generate() does. (That
-#     the second step gets no cache was suspected after reading the source.)
+# Guess before the run: ContinuousAutoregressiveWrapper with `rollout_steps=2` predicts one step
+#     from the sequence, and the next one from the sequence and its first prediction, as generate()
+#     does. (That the second step gets no cache was suspected after reading the source.)
 # Seen: each step returns a cache, and none gets one: the second pass has one step as its input. For
-#     sequences that alternate between two random numbers, where a step is the one before the last, a
-#     loop of two steps gets to a loss near 0; `rollout_steps=2` does not get below 0.4, as it needs a
-#     number that the second pass does not see, and the steps generated afterwards are wrong.
+#     sequences that alternate between two random numbers, where a step is the one before the last,
+#     a loop of two steps gets to a loss near 0; `rollout_steps=2` does not get below 0.4, as it
+#     needs a number that the second pass does not see, and the steps generated afterwards are
+#     wrong.
 # For gyre: it has no rollouts. There, `rollout_steps=1`.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/env"
-"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 numpy==2.4.6
+"$folder/env/bin/pip" install --quiet --no-compile x-transformers==2.31.10 torch==2.13.0 \
+    numpy==2.4.6
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import torch
 from x_transformers import ContinuousAutoregressiveWrapper, ContinuousTransformerWrapper, Decoder
@@ -28,7 +30,7 @@ def make_sequences(n_sequences):
 
 
 def train(rollout_steps, own=False):
-    """Train on alternating numbers. Return loss, input lengths, and the error of generated steps."""
+    """Train on alternating numbers. Return loss, input lengths, and generated error."""
     torch.manual_seed(0)
     layers = Decoder(dim=32, depth=2, heads=2, attn_dim_head=32, rotary_pos_emb=True)
     net = ContinuousTransformerWrapper(dim_in=1, dim_out=1, max_seq_len=N_STEPS, attn_layers=layers)
