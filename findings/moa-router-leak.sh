@@ -35,7 +35,8 @@ def make_model(routed_window_size):
     torch.manual_seed(0)
     return Transformer(num_tokens=2, dim=32, depth=2, dim_head=16, heads=2, seq_len=LENGTH,
                        num_experts=2, local_attn_window_size=WINDOW,
-                       routed_window_size=routed_window_size, num_routed_queries=2, num_routed_key_values=2, use_triton=False)
+                       routed_window_size=routed_window_size, num_routed_queries=2,
+                       num_routed_key_values=2, use_triton=False)
 
 
 def measure_losses(model):
