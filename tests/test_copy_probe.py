@@ -142,7 +142,7 @@ def test_results_md_has_the_gains_of_each_arm():
     pope = gains["pope_4e3"]
     assert len(pope) == 4
     (rope,) = gains["rope"]
-    said = (f"falls by {low:.1f} to {high:.1f} nats",
+    said = (f"lower by {low:.1f} to {high:.1f} nats",
             f"by {min(pope):.1f} to {max(pope):.1f} in PoPE (four)",
             f"by {rope:.1f} in RoPE (one)")
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
