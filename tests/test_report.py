@@ -21,7 +21,7 @@ from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
-             "what-where-long", "what-where-english", "interleaved",
+             "what-where-four", "what-where-long", "what-where-english", "interleaved",
              "interleaved-long", "lines-apart", "lines-near"]
 
 
@@ -744,14 +744,44 @@ def test_results_md_has_what_whole_windows_hide(committed, name, arm):
     assert f"| `{arm}` | {whole} | {sliding} |" in words("docs/results.md")
 
 
-def test_alibi_alone_falls_at_twice_the_length_in_sliding_windows(committed):
+def test_two_arms_fall_at_twice_the_length_in_sliding_windows(committed):
     falling = set()
-    for study in committed.values():
+    for name, study in committed.items():
         for arm in study.plan.arms:
             changes = rises(study, arm, 2, "sliding")
             if changes and statistics.mean(changes) < 0:
-                falling.add(arm)
-    assert falling == {"alibi"}
+                falling.add((name, arm))
+    assert falling == {("five", "alibi"), ("qk-long", "alibi"),
+                       ("what-where-four", "partial_10_4e3")}
+
+
+def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(committed):
+    changes = rises(committed["what-where-four"], "partial_10_4e3", 2, "sliding")
+    said = f"by {-max(changes):.2f} to {-min(changes):.2f} after 4.19 M tokens, `partial_10`"
+    assert said in words("docs/results.md")
+
+
+@pytest.mark.parametrize("arm", ["partial_10_4e3", "sin_qk_rope_last"])
+def test_results_md_has_where_other_arms_stand_after_4_m_tokens(committed, arm):
+    study = committed["what-where-four"]
+    difference = interval(study, arm, study.horizons[0])
+    assert f"`{arm.removesuffix('_4e3')}` - RoPE is {difference}" in words("docs/results.md")
+
+
+@pytest.mark.parametrize("arm", [
+    "sin_qk_rope_last", "pope_nophase_4e3", "partial_25_4e3", "partial_10_4e3"])
+def test_the_notes_have_where_other_arms_differ(arm):
+    folder = ROOT / "studies" / "what-where-four"
+    split = {row["run"]: row for row in read_lines(folder / "split.jsonl")}
+    copying = {row["run"]: row for row in read_lines(folder / "copying.jsonl")}
+    cells = []
+    for kind in ("repeated pair", "repeated token", "new"):
+        differences = [split[f"{arm}-s{seed}-4M"][kind]["loss"]
+                       - split[f"rope-s{seed}-4M"][kind]["loss"] for seed in range(3)]
+        cells.append(", ".join(f"{value:+.3f}" for value in differences))
+    cells.append(", ".join(f"{copying[f'{arm}-s{seed}-4M']['32']['gain']:.2f}"
+                           for seed in range(3)))
+    assert f"| `{arm}` | {' | '.join(cells)} |" in words("studies/what-where-four/notes.md")
 
 
 @pytest.mark.parametrize("arm", ["rope", "sin_qk", "rope_sin_qk", "pope_4e3"])
