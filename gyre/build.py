@@ -83,7 +83,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     compute = choose_compute(start.config, world)
     check_fits(start.config, world, compute.dtype, compute.compiled)
     # What `auto` stood for is written into the run, which keeps it on another machine too. A device
-    # and a `compile` that were given stay as given, also if they could not be had here.
+    # and a `compile` that were given stay as given, also if they could not be had here: mps for
+    # several processes, or a compiler.
     train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
@@ -171,8 +172,8 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
     # What a logit takes at the peak of a step, in the backward pass of the loss: the logarithm of
-    # its probability, the gradient of that, and its own gradient, all in float32. Compiled, these
-    # are fused, and only a logit and its gradient remain, in the dtype of products.
+    # its probability, the gradient of that logarithm, and that of the logit, all in float32.
+    # Compiled, these are fused, and only a logit and its gradient remain, in the dtype of products.
     logit_bytes = 2 * dtype.itemsize if compiled else 3 * torch.float32.itemsize
     # At least 4 bytes for each parameter, its gradient and one moment.
     size = 12 * config.model.matrix_parameters // shards
@@ -464,12 +465,13 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     gives_steps = "train.steps" in start.given
     # Without --train.steps, a run ends where the command that saved it would have ended it.
     last_step = steps if gives_steps else steps_when_saved
-    if step >= last_step:
-        if start.repeatable:  # --resume auto leaves a run as it is that has taken all its steps
-            return
+    if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    # The configuration of a run keeps its steps if it is resumed with others.
+    if step >= max(steps, last_step):  # --resume auto leaves a finished run as it is
+        return
+    # config.yaml still has the first train.steps if the run was resumed with another number. The
+    # checkpoint has that number.
     if not gives_steps and steps_when_saved != steps:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")

@@ -476,6 +476,16 @@ def test_the_same_command_of_a_run_that_was_extended_is_no_error(auto):
     assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_the_same_command_of_a_run_that_was_shortened_is_refused(auto, capfd):
+    """It names no steps, and the configuration of the run has 6: it would train on to these."""
+    _, path, _ = auto
+    assert exit_code(train.main, "--resume", path, "--train.steps=5") == 0
+    argv = ["--name=auto", "--resume=auto", f"--log.runs={path.parent}"]
+    error = error_lines(capfd, train.main, *argv)[-1]
+    assert f"{path} was last resumed with --train.steps 5" in error
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5]
+
+
 def test_a_run_does_not_start_from_weights_that_are_gone(auto, capfd):
     origin, path, argv = auto
     shutil.rmtree(path)
