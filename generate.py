@@ -121,11 +121,11 @@ class ModelOptions:
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others. auto chooses one of the two: on
-    a CPU it measures, without compiling, which is faster for this number of samples, and on CUDA it
-    takes bfloat16 from capability 8.0 on. There is no float16, because its range is too small for
-    some weights. int8, on a CPU only, quantises weights, and their inputs where that is faster. It
-    pays for larger models, with --compile. Where its products are slower than float32's, a note
-    with both rates says so."""
+    a CPU it measures which of them is faster for this number of samples, without compiling, and on
+    CUDA it takes bfloat16 from capability 8.0 on. There is no float16, because its range is too
+    small for some weights. int8, on a CPU only, quantises weights, and their inputs where that is
+    faster. It pays for larger models, with --compile. Where its products are slower than float32's,
+    a note with both rates says so."""
     compile: bool = False
     """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
     Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
@@ -453,7 +453,7 @@ def write_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # of each token, and then of the end of each row, which was held back (`stream`)
+    times = []  # when each token came, and then, once a row, the text that `stream` had held back
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -486,7 +486,8 @@ def count_decoded(batch: Batch) -> int:
     shortest = min(batch.starts)
     drawn_by_prefill = 0
     for start, length in zip(batch.starts, batch.lengths, strict=True):
-        if start == shortest and length > start:
+        ended_at_once = length == start  # by its first token, which `n_drawn` does not count
+        if start == shortest and not ended_at_once:
             drawn_by_prefill += 1
     return batch.n_drawn - drawn_by_prefill
 

@@ -204,7 +204,8 @@ def take_steps(
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
-        # None is in flight if it is time to save, if a rank is stopping, or without `reads_late`.
+        # Now no step is in flight if it is time to save, if a rank is stopping, or without
+        # `reads_late`.
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -265,7 +266,8 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     # Validate before saving `last`. If the training is killed in between, it resumes from an older
     # checkpoint, and comes to this validation again.
     if validated:
-        # Of several processes, all would have to end a validation after the same batch.
+        # Of several processes, all would have to end a validation after the same batch. The last
+        # validation never ends early: no resumed run would do it again.
         can_end = setup.world.size == 1 and step < train.steps
         validate_and_sample(setup, run, can_end)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
@@ -292,8 +294,8 @@ def print_end(run: Path, start: Start, setup: Setup, state: str) -> None:
 def generate_options(setup: Setup, run: Path) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
-    A prompt that generate.py would refuse is left out. Prompt and continuation together are no
-    longer than a training row, because generate.py warns of longer texts.
+    A prompt that generate.py would refuse is left out. If the prompt leaves room in a training row,
+    the continuation ends within it, because generate.py warns of longer texts.
     """
     prompt = choose_prompt(setup).strip()
     context = setup.config.model.max_positions
@@ -412,8 +414,8 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit. After a bare full stop, the model might end the text: inside texts, a full stop is
-    often one token with the line break after it, so the bare token was seen only at their ends.
+    or a digit. After a bare full stop, the model might end the text: the tokenizer often merges it
+    with the line break after it, so that it was seen alone mostly at the ends of documents.
     """
     for line in map(str.strip, text.splitlines()):
         if all(map(is_written, line)) and any(map(str.isalpha, line)):
@@ -426,7 +428,7 @@ def first_words(text: str, width: int) -> str:
 
 
 def cut_at_mark(words: str) -> str:
-    """Return words up to their last space or punctuation mark, or all if they begin without one."""
+    """Return words up to their last space or punctuation mark, or all of them if they have none."""
     for end in range(len(words) - 1, 0, -1):
         if unicodedata.category(words[end])[0] in "PZ":
             return words[:end]

@@ -160,8 +160,8 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# A measured call has at most so many FLOPs, so that slow processors too need only a fraction of a
-# second. Large matrices are multiplied with fewer tokens, but at least with 16, and in int8 with 1.
+# About the FLOPs of a measured call, so that slow processors too need only a fraction of a second.
+# Large matrices are multiplied with fewer tokens, but not with fewer than 16 (int8: 1).
 MEASURED_FLOPS = 3e9  # a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # a product in int8
 

@@ -204,7 +204,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
         optimizers.step()
-    setup.scaler.update()
+    setup.scaler.update()  # by what `unscale_` has found, which is equal in all ranks
     setup.model.zero_grad()
     copied = None
     if setup.world.device.type == "cuda":

@@ -1,4 +1,5 @@
-"""What the probe calls copying is measured where nothing else helps."""
+"""The copy probe measures copying alone: its windows are random tokens, of which the last n repeat
+the n before."""
 
 import json
 import math
@@ -89,7 +90,8 @@ def test_a_model_that_never_copies_gains_nothing(probed):
 
 
 def test_a_model_that_knows_the_first_tokens_only_gains_less_than_nothing(probed):
-    """Tokens 9 to 11 of 16 are the first copy of n = 4, without its first one, the token 8."""
+    """Of 16 tokens, 8 to 11 are the first n = 4, and 12 to 15 their copy. The probe does not count
+    the first token of either."""
     def model(window):
         predicted = [-1] * 16
         predicted[8:11] = window[9:12]

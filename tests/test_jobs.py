@@ -110,7 +110,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
     training = Training(run=str(live), steps=3, options=LIVE)
 
     def remove_a_part(path):
-        if path.exists():
+        if path.exists():  # not at the first call, which removes what an earlier removal has left
             (path / "run.json").unlink()
             raise KeyboardInterrupt
 
@@ -120,7 +120,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
             train_run(called, training, StopSignal())
     assert train_run(called, training, StopSignal())
     assert len(called) == 1
-    new_run("live")  # a run of this name can also be removed again
+    new_run("live")  # removing a run of this name also removes what was left
     assert train_run(called, training, StopSignal())
     assert [*live.parent.iterdir()] == []
 

@@ -177,7 +177,7 @@ def test_a_branch_that_is_read_late_goes_on_exactly(workdir, late, straight):
 
 
 def test_a_stop_saves_all_that_was_started(workdir, late, straight):
-    """Asked in step 4: step 5 has been started when its numbers are read."""
+    """Asked in step 4: when the numbers of step 4 are read, step 5 has been started."""
     path = workdir / "runs" / "late-stopped"
     stop_at(4, *tiny_argv(workdir, *EXACT, "--name", path.name))
     assert RunDir.open(path).checkpoints.saved_step("last") == 5

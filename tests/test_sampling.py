@@ -75,8 +75,8 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
     logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
-    # The threshold for candidates is chosen for all rows together: so all five, a sharp row alone,
-    # and the four equal masses alone.
+    # `nucleus` chooses one threshold for all rows of a call. So it is called with all five rows,
+    # with a sharp row alone, and with the four equal masses alone.
     for rows in (masses, masses[:1], masses[-1:]):
         ranked, order = rows.sort(descending=True, stable=True)
         head = ranked.cumsum(-1) - ranked < p

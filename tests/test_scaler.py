@@ -108,13 +108,13 @@ def test_an_overflow_is_counted_as_skipped(overflowed):
 
 
 def test_a_scale_that_is_too_large_falls_until_gradients_fit(workdir):
-    """From 2**36: float16 ends at 65504."""
+    """It starts at 2**36, so gradients leave float16, which ends at 65504, for many steps."""
     setup = build_setup(workdir, *FLOAT16)
     setup.scaler.load_state_dict({**setup.scaler.state_dict(), "scale": 2.0**36})
     results = [train_step(setup, step) for step in range(20)]
     finite = [result.finite for result in results]
     first = finite.index(True)
-    assert first > 5
+    assert first > 5  # it was halved several times
     assert finite == [False] * first + [True] * (20 - first)
     assert results[first].loss_scale == 2.0 ** (36 - first)
 
@@ -188,7 +188,7 @@ def test_a_resumed_run_in_float16_goes_on_with_its_scale(overflowed):
 
 @pytest.mark.slow
 def test_a_killed_run_in_float16_goes_on_exactly(workdir, trained, monkeypatch):
-    """From step 3, with half the scale, over another overflow."""
+    """It resumes after step 3, where the scale is already halved, and overflows again in step 5."""
     _, straight = trained([2, 4], *EXACT, name="half-straight")
     path = workdir / "runs" / "half-killed"
     monkeypatch.setattr(train, "start_step", overflow([2, 4]))
