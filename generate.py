@@ -453,7 +453,7 @@ def write_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # when each token came, and then, once a row, the text that `stream` had held back
+    times = []  # of what `stream` yields: the tokens, and then the rest of each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):

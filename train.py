@@ -187,8 +187,9 @@ def take_steps(
     """
     progress = setup.progress
     previous_finished = -math.inf
-    # The logged rate is a mean over these times. With `reads_late`, the first step after a
-    # validation takes longer than later ones, which are launched while the one before them runs.
+    # The logged rate is a mean over these times. With `reads_late` single times are uneven: the
+    # first step after a validation takes longer than those that are launched while another runs.
+    # Without it, each time is exact, and one is enough.
     recent_seconds: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
     was_stopping = False  # what the last result says, which is the same in all ranks
     while True:
@@ -204,8 +205,8 @@ def take_steps(
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
-        # Now no step is in flight if it is time to save, if a rank is stopping, or without
-        # `reads_late`.
+        # No other step is in flight without `reads_late`, if it is time to save, or if the result
+        # before this one said that a rank is stopping.
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -414,8 +415,9 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit. After a bare full stop, the model might end the text: the tokenizer often merges it
-    with the line break after it, so that it was seen alone mostly at the ends of documents.
+    or a digit. After a full stop, the model might end the text: inside documents, the tokenizer
+    often merges a full stop with the line break after it. The piece "." alone is mostly at their
+    end.
     """
     for line in map(str.strip, text.splitlines()):
         if all(map(is_written, line)) and any(map(str.isalpha, line)):

@@ -88,7 +88,8 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
     stop = StopSignal()
     # A worker does one job at a time, in one thread, and `request_stop` runs in another, at any
     # moment. It writes `stopped_keys`, then reads `stop_of_job`. Here `stop_of_job` is written,
-    # then `stopped_keys` is read. So at least one of the two sees what the other has written.
+    # then `stopped_keys` is read. So at least one of the two sees what the other has written. If
+    # `request_stop` still sees the stop of the job before, this job finds its key.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -150,7 +151,7 @@ def find_end(folder: Path, steps: int) -> Literal["finished", "diverged"] | None
 
 
 def remove_without_checkpoint(folder: Path) -> None:
-    """Remove a run that was stopped before its first checkpoint. It cannot be resumed."""
+    """Remove a run that was stopped before its first checkpoint: it would begin again anyway."""
     if folder.exists() and not RunDir.open(folder).checkpoints.has_training:
         remove_run(folder)
 

@@ -83,8 +83,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     compute = choose_compute(start.config, world)
     check_fits(start.config, world, compute.dtype, compute.compiled)
     # What `auto` stood for is written into the run, which keeps it on another machine too. A device
-    # and a `compile` that were given stay as given, also if they could not be had here: mps for
-    # several processes, or a compiler.
+    # and a `compile` that were given stay as given, even if this machine did otherwise: for example
+    # mps with several processes, or compile without a compiler.
     train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
@@ -468,7 +468,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if step >= max(steps, last_step):  # --resume auto leaves a finished run as it is
+    # --resume auto leaves a run as it is that has reached both numbers of steps. Between the two it
+    # was extended or shortened, and is refused below.
+    if step >= max(steps, last_step):
         return
     # config.yaml still has the first train.steps if the run was resumed with another number. The
     # checkpoint has that number.

@@ -300,8 +300,8 @@ def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
     """Return about how long a training on so many tokens takes on a CPU.
 
     `rate` is the measured rate of matrix products, in FLOP/s. Whole steps reach only a share of it,
-    which is smaller in narrow models. `share` is 0.40 at width 128, 0.52 at 256 and 0.54 at 288.
-    Measured shares were 0.3 to 0.5, 0.4 to 0.5, and 0.6 to 0.7 (docs/speed.md).
+    which is smaller in narrow models. `share` is a rough fit: 0.40 at width 128 (measured 0.3 to
+    0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7; docs/speed.md).
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)

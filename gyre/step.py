@@ -204,7 +204,9 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
         optimizers.step()
-    setup.scaler.update()  # by what `unscale_` has found, which is equal in all ranks
+    # By what `unscale_` has found, which is equal in all ranks: DDP has averaged the gradients, and
+    # DTensor reduces it over the shards.
+    setup.scaler.update()
     setup.model.zero_grad()
     copied = None
     if setup.world.device.type == "cuda":

@@ -140,7 +140,7 @@ def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_s
 
 @SIZES
 def test_windows_are_filled_up_with_zeros(tmp_path, n, size, batch_size):
-    """Those of the short last row, and at most one row of each rank."""
+    """Filled are only the end of the short last row, and at most one whole row on each rank."""
     n_filled = 0
     for batches in all_windows(tmp_path, n, size, batch_size):
         for x, y in batches:
@@ -166,7 +166,7 @@ def test_batches_of_windows_are_no_larger_than_asked(tmp_path, n, size, batch_si
 
 @SIZES
 def test_a_row_without_targets_stands_alone(tmp_path, n, size, batch_size):
-    """A rank with one batch less than others yields one."""
+    """In place of a batch that a rank has less than others, it yields a row without targets."""
     for batches in all_windows(tmp_path, n, size, batch_size):
         for _, y in batches:
             assert len(y) == 1 or (y[:, 0] != -100).all()
@@ -182,7 +182,8 @@ def test_large_ids_survive(tmp_path):
 def test_an_id_outside_the_vocabulary_is_refused(path):
     """It would be an IndexError of the embedding, or worse on a GPU."""
     data = dataset(path, vocab_size=N - 1, batch_size=N // SEQ_LEN)
-    for rows in (data.windows(4), map(data.batch, range(9))):
+    nine_epochs = map(data.batch, range(9))  # most of their cuts leave the last id out
+    for rows in (data.windows(4), nine_epochs):
         with pytest.raises(UserError, match=f"train.bin is damaged: it has the id {N - 1}"):
             list(rows)
 

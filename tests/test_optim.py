@@ -52,7 +52,7 @@ def test_peaks_stay_what_they_were_when_rates_change():
     ("cosine", 2, 0.1, 6, [0.5, 1, 0.8681981, 0.55, 0.2318019, 0.1]),  # cos 45 degrees
     ("cosine", 0, 0.0, 1, [0]), ("linear", 3, 0.1, 3, [1 / 3, 2 / 3, 1]),
     ("wsd", 2, 0.0, 10, [0.5, 1, 1, 1, 1, 1, 1, 1, 0.5, 0]),  # its cooldown is a fifth
-    # Its cooldown, of 3 steps, waits for the end of the warm-up.
+    # A fifth of 15 is 3 steps. The warm-up takes the first of them, so it falls in 2.
     ("wsd", 13, 0.0, 15, [1 / 13, 2 / 13, 3 / 13, 4 / 13, 5 / 13, 6 / 13, 7 / 13, 8 / 13, 9 / 13,
                           10 / 13, 11 / 13, 12 / 13, 1, 0.5, 0])])
 def test_the_rate_rises_to_its_peak_and_then_falls(schedule, warmup, final, steps, factors):
@@ -63,7 +63,7 @@ def test_the_rate_rises_to_its_peak_and_then_falls(schedule, warmup, final, step
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_adamw_computes_bit_for_bit_as_pytorchs(fused):
-    """With and without decay, and with a parameter that has a gradient in the second step only."""
+    """With and without decay, and with a parameter that has no gradient in the first step."""
     start = [randn(5, 3, seed=1), randn(4, seed=2), randn(2, 2, seed=3)]
     ours = [torch.nn.Parameter(tensor.clone()) for tensor in start]
     theirs = [torch.nn.Parameter(tensor.clone()) for tensor in start]
@@ -187,7 +187,8 @@ def test_a_step_of_more_matrices_takes_as_many_operations(found_inf):
 
 @pytest.mark.parametrize("found_inf, moved", [(0.0, True), (1.0, False)])
 def test_muon_moves_unless_infinity_was_found(found_inf, moved):
-    """Matrices of every shape, and their momentum; if they move, bit for bit as without it."""
+    """`usual` is a Muon without `found_inf`. With 0, both take the second step, bit for bit alike.
+    With 1, ours stays where `usual` is after the first."""
     start = [randn(*shape, seed=7) for shape in SHAPES]
     ours, theirs, muon, _ = make_muons(start)
     usual, _, usual_muon, _ = make_muons(start)
@@ -210,6 +211,7 @@ def test_muon_moves_unless_infinity_was_found(found_inf, moved):
 
 
 def test_singular_values_from_a_thousandth_and_a_half_on_become_about_1():
+    # They are divided by their norm, 1.12: the smallest becomes 0.0018.
     values = torch.tensor([1, 0.5, 0.1, 0.02, 0.005, 0.002])
     (result,) = orthogonalize(torch.diag(values)[None]).diagonal(dim1=1, dim2=2)
     assert result.min() > 0.67

@@ -53,7 +53,7 @@ def straight(workdir):
 
 
 def before_step(number):
-    """For `start_step`: whether it is called for the step of this number."""
+    """For `start_step`: whether it is called for the step of this number, from 0."""
     return lambda setup, step: step == number
 
 
@@ -65,8 +65,8 @@ def after_step(number):
 @pytest.mark.parametrize("name, when", [
     pytest.param("sample", after_step(6), id="sample-6"),
     pytest.param("validate_and_sample", after_step(7), id="validate-7"),
-    # The slow ones repeat what these, or the next test, show. Step 3 and step 6 have checkpoints:
-    # before step 5 the last one is two steps old, and before step 6 it is new.
+    # The slow ones repeat what these, or the next test, show. There are checkpoints after three and
+    # six steps. After five, the last one is two steps old, and after six it is new.
     pytest.param("save", always, id="save", marks=pytest.mark.slow),
     pytest.param("start_step", before_step(5), id="step-5", marks=pytest.mark.slow),
     pytest.param("validate_and_sample", after_step(6), id="validate-6", marks=pytest.mark.slow),
@@ -89,7 +89,7 @@ def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, 
 
 
 def stop_in_validation(number: int, *argv: str | Path) -> int:
-    """train.py, told to stop at the beginning of the validation after this step. Its exit code."""
+    """train.py, told to stop when the validation of this number begins, from 1. Its exit code."""
     token_losses = train.token_losses
     stop = StopSignal()
     validations = []
@@ -238,8 +238,8 @@ def test_a_resume_forgets_kept_checkpoints_of_later_steps(killed_at_8):
 
 @pytest.mark.parametrize("best_is_gone", [False, True])
 def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, monkeypatch):
-    """Its weights have replaced those of step 4. So step 5 is the best, even if its loss is higher
-    than that of step 4 was."""
+    """The `best` of step 8 has replaced that of step 4, which is lost. So step 5 is the best, even
+    if its loss is higher than that of step 4 was."""
     if best_is_gone:  # another resume has removed it, and was killed before it saved
         shutil.rmtree(killed_at_8 / "best")
     checkpoints = RunDir.open(killed_at_8).checkpoints
@@ -266,8 +266,8 @@ def test_a_resume_keeps_the_best_of_the_step_that_it_goes_on_from(workdir, monke
 
 # --- branches -------------------------------------------------------------------------------------
 
-# With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5. The second
-# epoch begins in that step, between the two at which runs branch off.
+# With wsd, runs of all lengths are one run for five steps, up to the cooldown of the shortest. The
+# second epoch begins within the fifth: after the branch at 3, and before that at 5.
 WSD = ["--train.batch_size=27", "--train.eval_interval=4", "--optim.schedule=wsd",
        "--optim.cooldown=0.4", "--optim.warmup_steps=2"]
 
