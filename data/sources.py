@@ -846,6 +846,9 @@ class Notes:
             lines.append(f"note: {len(self.skipped_tables):,} tables are left out, which have no "
                          f"text in column {column}: {list_names(self.skipped_tables)}; of these, "
                          f"{self.no_text}")
+        if self.skipped_tables and self.rows > self.rows_without_text:
+            lines.append("note: all tables of a training are read by the same columns: to have "
+                         "those too, give a column of text the same name in each")
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
         return lines

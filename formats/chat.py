@@ -53,7 +53,9 @@ def read_chat(folder: Path) -> Chat:
     template = chat_template(folder)
     if template is None:
         raise UserError(f"{folder} has no chat template ({CHAT}, or chat_template in {SETTINGS}, "
-                        "and of several the one called default): leave --chat out")
+                        "and of several the one called default): leave --chat out. After a "
+                        "training on chats, a prompt is lines such as 'user: Hello' and "
+                        "'assistant:'")
     stated = read_optional(folder / SETTINGS)
     if not (folder / JSON).is_file() and stated.get("legacy") is not True:
         raise UserError(f"--chat needs a {JSON}, and {folder} has none: without `legacy: true` in "

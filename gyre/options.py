@@ -472,7 +472,7 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     parts = (hint, *get_args(hint))
     if any(get_origin(part) is list for part in parts):
         spaced = " ".join(values)
-        if os.path.exists(spaced):
+        if os.path.exists(spaced) or glob.glob(spaced):
             return f"quote a name with spaces, as in {name} {shlex.quote(spaced)}"
         shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
         as_list = f"give a list, as in {name} '[{shown}]'"
@@ -486,6 +486,10 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     if name in ("--arms", "--tokens"):
         joined = ",".join(value.strip(",") for value in values)
         return f"put commas between them, as in {name} {joined}"
+    if name == "--data.column":
+        columns = ",".join(value.strip(",") for value in values)
+        return (f"put commas between columns, as in {name} {columns}, or quote a name with spaces, "
+                f"as in {name} {shlex.quote(' '.join(values))}")
     if str in parts:
         return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
     return "leave it out"

@@ -168,7 +168,7 @@ def test_a_folder_without_a_template_says_so(settings, tmp_path):
     save_llama3(tmp_path)
     edit_json(tmp_path / "tokenizer_config.json", **settings)
     assert chat_template(tmp_path) is None
-    with pytest.raises(UserError, match="has no chat template .*: leave --chat out"):
+    with pytest.raises(UserError, match="has no chat template .*: leave --chat out. After"):
         render_chat(read_chat(tmp_path), "x")
 
 
@@ -301,7 +301,8 @@ def test_chat_without_a_template_is_an_error(how, tmp_path, capsys):
     random_run(tmp_path / "runs", "noise")
     message = error_lines(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
     assert "runs/noise has no chat template (chat_template.jinja, or chat_template in " in message
-    assert message.endswith("leave --chat out")
+    assert message.endswith("leave --chat out. After a training on chats, a prompt is lines such "
+                            "as 'user: Hello' and 'assistant:'")
 
 
 def test_the_lines_of_the_document_write_dialogues_in_the_template(tmp_path, monkeypatch, capsys):

@@ -478,6 +478,20 @@ def test_numbers_side_by_side_are_to_be_a_list():
         "--train.keep takes one value, and 5 follows it: give a list, as in --train.keep '[3, 5]'")
 
 
+def test_columns_side_by_side_are_to_have_commas():
+    assert mistake("--data.column", "title", "body", parser=Parser(config=True)) == (
+        "--data.column takes one value, and body follows it: put commas between columns, as in "
+        "--data.column title,body, or quote a name with spaces, as in --data.column 'title body'")
+
+
+def test_a_glob_in_a_folder_with_a_space_is_to_be_quoted(tmp_path):
+    (tmp_path / "my texts").mkdir()
+    (tmp_path / "my texts" / "a.txt").touch()
+    said = mistake("--data.files", f"{tmp_path}/my", "texts/*.txt", parser=Parser(config=True))
+    assert said.endswith("quote a name with spaces, as in --data.files "
+                         f"'{tmp_path}/my texts/*.txt'")
+
+
 def test_a_text_of_several_words_is_to_be_quoted():
     assert mistake("--prompt", "def", "read", "it's") == (
         "--prompt takes one value, and read follows it: quote it, as in "

@@ -845,6 +845,15 @@ def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
         "--data.column, as day, which has most text")
 
 
+def test_tables_of_a_folder_need_the_same_columns(tmp_path, capsys):
+    write(tmp_path / "a.csv", "day,text\nMo,good\n")
+    write(tmp_path / "b.csv", "day,body\nMo,bad\n")
+    assert copied(tmp_path) == "good"
+    assert notes(capsys)[-1] == (
+        "all tables of a training are read by the same columns: to have those too, give a column "
+        "of text the same name in each")
+
+
 def test_a_folder_of_tables_without_the_column_is_an_error(tmp_path):
     write(tmp_path / "a.csv", "day,review\nMo,good\n")
     write(tmp_path / "b.jsonl", '{"event": 1}\n')
@@ -1001,7 +1010,7 @@ def test_a_left_out_table_has_no_longer_column(tmp_path, capsys):
     write(tmp_path / "a.jsonl", '{"text": "abc"}\n')
     write(tmp_path / "b.jsonl", '{"other": "' + "x" * 99 + '"}\n')
     copied(tmp_path)
-    [note] = notes(capsys)[1:]
+    note = notes(capsys)[1]
     assert note.endswith("only 'other': choose its only column of text with --data.column other")
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import exit_code, tiny_argv, train_tiny, training_argv
+from builders import exit_code, random_text, tiny_argv, train_tiny, training_argv
 
 import train
 from data.dataset import find_or_prepare
 from data.sources import SOURCES, Source
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from gyre.build import note_defaults
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.start import Start, has_copy, may_be_same_run, resolve, shares_text
@@ -631,3 +632,11 @@ def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkey
     monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
     with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
         start(*training_argv(workdir, "--resume", "auto", "--name", "finished"))
+
+
+@pytest.mark.parametrize("config, noted", [([], True), (["--config", "tiny.yaml"], False)])
+def test_default_sizes_are_noted(tmp_path, capsys, config, noted):
+    (tmp_path / "a.txt").write_text(random_text(), encoding="utf-8")
+    argv = [*config, f"--data.files={tmp_path / 'a.txt'}"]
+    note_defaults(resolve(argv, ""))
+    assert ("without --config, a model has the default sizes" in capsys.readouterr().err) == noted
