@@ -138,12 +138,10 @@ def test_prefill_takes_the_joined_matrices_by_the_names_of_their_parts(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("position", ["rope", "sin_qk"])
-def test_compiled_prefill_with_joined_matrices_equals_eager_prefill(
-        position, tmp_path, monkeypatch):
+def test_compiled_prefill_with_joined_matrices_equals_eager_prefill(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
-    model = sharp_model(n_layers=1, position=position)
+    model = sharp_model(n_layers=1)
     tokens = random_tokens(1, 20)
     expected = next_logits(model, tokens, new_cache(model, 1, 21))
     join_matrices(model)
