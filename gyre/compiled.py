@@ -452,8 +452,9 @@ class TracedStep(nn.Module):
         cache.values = values
         cache.length = 0 if self.prefills else seen.shape[0] - 1
         last = {"last_only": True}
-        products = packed_forms.PackedProducts(grouped, packed)
-        if self.prefills:
-            products.multiply_all = kernels.multiply_separately
+        multiply = packed_forms.multiply_packed
+        if self.prefills:  # with joined matrices, which are not packed
+            multiply = kernels.multiply_separately
+        products = packed_forms.PackedProducts(grouped, packed, multiply)
         with kernels.products_by_packed(products):
             return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

@@ -108,16 +108,31 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
             if few_rows:
                 return decoding_forms.linear_by_sums
         else:
-            part = packed_forms.find_part(weight)
-            if part is not None:
-                return functools.partial(packed_forms.multiply_joined, part, multiply_separately)
+            product = packed_forms.find_product(x, weight)
+            if product is not None:
+                return lambda *_: product
     if _uses_onednn and device == "cpu" and suits_onednn(x, weight):
         return shared_forms.onednn_product
     return None
 
 
+def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
+    """Return the faster form of `call_each` for these layers, or None.
+
+    Packages have forms of their own, and training needs the gradient of each weight.
+    """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return None
+    if torch.is_autocast_enabled(x.device.type):
+        return None
+    part = packed_forms.find_part(layers[0].weight)
+    if part is None:
+        return None
+    return functools.partial(packed_forms.multiply_each, part.whole, multiply_separately)
+
+
 def multiply_separately(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` by itself, with a matrix that is part of no other."""
+    """`linear` with a matrix that is no part of a joined one."""
     if _uses_onednn and suits_onednn(x, weight):
         return shared_forms.onednn_product(x, weight)
     return F.linear(x, weight)
@@ -327,6 +342,7 @@ def multiplies_int8() -> bool:
 # Keys are names of plain forms.
 CHOICES: dict[str, Callable[..., Form | None]] = {
     "linear": choose_linear,
+    "call_each": choose_each,
     "attend": choose_attention,
     "embed": choose_embedding,
     "apply_rotary_emb": choose_rotation,

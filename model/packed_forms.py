@@ -29,8 +29,7 @@ class JoinedMatrix:
     def __init__(self, parts: Sequence[Tensor]):
         self.matrix = torch.cat(list(parts))
         self.latest: tuple[Tensor, Tensor] | None = None
-        """An input and the product of all parts with it, until the last part has taken its share.
-        """
+        """An input and the product of all parts with it, while `multiply_each` runs."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +79,34 @@ def find_part(weight: Tensor) -> Part | None:
     return part
 
 
-def multiply_joined(
-    part: Part, multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor
-) -> Tensor:
-    """`linear`, (..., I) -> (..., O), with a weight whose place in a joined matrix is `part`.
+def multiply_each(
+    whole: JoinedMatrix, multiply: Callable[[Tensor, Tensor], Tensor], x: Tensor,
+    layers: Sequence[nn.Module],
+) -> list[Tensor]:
+    """`call_each` for layers whose weights are the parts of a joined matrix.
 
-    The first part multiplies for all of them. `multiply` is the product with any matrix.
+    Multiplies once, by `multiply`. Then each layer is called as usual, with its hooks, and finds
+    its share of the product.
     """
-    whole = part.whole
-    latest = whole.latest  # read once: another thread may replace it
-    if part.start == 0:
-        product = multiply(x, whole.matrix)
-        whole.latest = (x, product)
-    elif latest is not None and latest[0] is x:
-        product = latest[1]
-        if part.stop == len(whole.matrix):
-            whole.latest = None
-    else:  # the parts are not called in turn
-        return multiply(x, weight)
-    return product.narrow(-1, part.start, part.stop - part.start)
+    whole.latest = (x, multiply(x, whole.matrix))
+    try:
+        return [layer(x) for layer in layers]
+    finally:
+        whole.latest = None  # x or a weight may change before the next call
+
+
+def find_product(x: Tensor, weight: Tensor) -> Tensor | None:
+    """Return the share of a weight in the product that `multiply_each` has computed.
+
+    None if there is none: for another input, as that of a hook, and outside of `multiply_each`.
+    """
+    part = find_part(weight)
+    if part is None:
+        return None
+    latest = part.whole.latest  # read once: another thread may replace it
+    if latest is None or latest[0] is not x:
+        return None
+    return latest[1].narrow(-1, part.start, part.stop - part.start)
 
 
 # --- packed weights ---
@@ -143,12 +151,15 @@ class PackedProducts:
     """Products with matrices that were joined or packed, for the weights that they were made of.
 
     A product with one of the joined weights is a part of the product with all of them. That is
-    computed once, if the products with the others follow at once and have the same x.
+    computed once, if the products with the others follow at once and have the same x. `multiply`
+    is the product with one of the matrices.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Tensor]], packed: Sequence[Tensor]):
-        self.multiply_all: Callable[[Tensor, Tensor], Tensor] = multiply_packed
-        """The product with one of the matrices."""
+    def __init__(
+        self, groups: Sequence[Sequence[Tensor]], packed: Sequence[Tensor],
+        multiply: Callable[[Tensor, Tensor], Tensor] = multiply_packed,
+    ):
+        self.multiply_all = multiply
         self.places: dict[int, tuple[Tensor, int, int]] = {}
         """By the id of a weight: what it is packed in, and the first and last of its rows there."""
         self.held = groups  # an id is not used again as long as its weight is held

@@ -10,7 +10,7 @@ B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C 
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,12 @@ from model.rope import apply_rotary_emb
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """Multiply x (..., I) with a weight (O, I) -> (..., O)."""
     return F.linear(x, weight)
+
+
+@or_faster
+def call_each(x: Tensor, layers: Sequence[nn.Module]) -> list[Tensor]:
+    """Apply layers that read the same input, x (..., I) -> a list of (..., O)."""
+    return [layer(x) for layer in layers]
 
 
 @or_faster
@@ -181,9 +187,10 @@ class Attention(nn.Module):
 
         With `last_only`, only the last token has a query: the result is (B, 1, C).
         """
-        xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
-        xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
-        xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        xq, xk, xv = call_each(x, (self.wq, self.wk, self.wv))
+        xq = xq.unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
+        xk = xk.unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        xv = xv.unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE, or an encoding with a `rotate` that may widen both
             xq, xk = self.rotate(xq, xk, freqs_cis)
         xq = xq.transpose(1, 2)  # (B, H, T, D)
@@ -208,7 +215,7 @@ class FeedForward(nn.Module):
         self.w3 = Linear(config.dim, config.hidden_dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w2(gate(self.w1(x), self.w3(x)))
+        return self.w2(gate(*call_each(x, (self.w1, self.w3))))
 
 
 class TransformerBlock(nn.Module):

@@ -11,7 +11,7 @@ from gyre.compiled import compile_step, find_joined, read_tensors
 from model.encodings import POSITIONS
 from model.generation import new_cache, next_logits
 from model.packed_forms import find_part, join_matrices
-from model.transformer import Transformer
+from model.transformer import Transformer, call_each
 
 PARTS = ["attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3"]
 
@@ -77,28 +77,42 @@ def test_joined_matrices_multiply_once_for_all_parts(model, monkeypatch):
     x = torch.ones(1, 3, model.config.dim)
     monkeypatch.setattr(torch.nn.functional, "linear", counted)
     with torch.no_grad():
-        for layer in (attention.wq, attention.wk, attention.wv):
-            layer(x)
+        call_each(x, (attention.wq, attention.wk, attention.wv))
     assert widths == [expected]
 
 
-def test_parts_can_be_called_alone_and_in_any_order(model):
-    attention = model.layers[0].attention
-    first, second = torch.randn(2, 1, 3, model.config.dim)
-    with torch.no_grad():
-        expected = [attention.wv(first), attention.wq(first), attention.wk(second)]
-        join_matrices(model)
-        found = [attention.wv(first), attention.wq(first), attention.wk(second)]
-    torch.testing.assert_close(found, expected)
-
-
-def test_the_last_part_lets_go_of_the_product(model):
+def test_a_part_that_is_called_alone_sees_a_weight_that_has_changed(model):
     join_matrices(model)
+    attention = model.layers[0].attention
+    x = torch.ones(1, 3, model.config.dim)
     with torch.no_grad():
-        model(random_tokens(1, 5))
-    part = find_part(model.layers[0].attention.wq.weight)
-    assert part is not None
-    assert part.whole.latest is None
+        call_each(x, (attention.wq, attention.wk, attention.wv))
+        attention.wk.weight.data.zero_()
+        assert not attention.wk(x).any()
+
+
+def test_hooks_of_joined_layers_are_called(model):
+    join_matrices(model)
+    attention = model.layers[0].attention
+    attention.wk.register_forward_hook(lambda module, inputs, out: 0 * out)
+    with torch.no_grad():
+        xq, xk, xv = call_each(torch.ones(1, 3, model.config.dim),
+                               (attention.wq, attention.wk, attention.wv))
+    assert xq.any()
+    assert not xk.any()
+    assert xv.any()
+
+
+def test_a_hook_that_changes_the_input_of_a_joined_layer_counts(model):
+    attention = model.layers[0].attention
+    layers = (attention.wq, attention.wk, attention.wv)
+    x = torch.ones(1, 3, model.config.dim)
+    with torch.no_grad():
+        expected = [attention.wq(x), attention.wk(2 * x), attention.wv(x)]
+        join_matrices(model)
+        attention.wk.register_forward_pre_hook(lambda module, inputs: (2 * inputs[0],))
+        found = call_each(x, layers)
+    torch.testing.assert_close(found, expected)
 
 
 def test_weights_that_were_moved_are_no_parts(model):
