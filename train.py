@@ -114,11 +114,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         try:
             take_steps(setup, run, first, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
-            if start.is_branch and not run.checkpoints.has_training:
-                print_unsaved_branch(setup, run)
-            else:
-                saved = run.checkpoints.saved_step("last")
-                print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
+            print_end_at_once(start, setup, run)
             raise
         bar.close()
         if progress.step < setup.config.train.steps:
@@ -333,9 +329,12 @@ def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
             f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
 
 
-def print_unsaved_branch(setup: Setup, run: RunDir) -> None:
-    """Print that a branch was ended before its first checkpoint, without which it cannot go on."""
-    if setup.world.is_main:
+def print_end_at_once(start: Start, setup: Setup, run: RunDir) -> None:
+    """Print what a second Ctrl-C has left of a run. A branch cannot go on without a checkpoint."""
+    if not start.is_branch or run.checkpoints.has_training:
+        saved = run.checkpoints.saved_step("last")
+        print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
+    elif setup.world.is_main:
         say(f"ended at once, before the first checkpoint of {run.path}: remove it, and branch "
             "again")
 

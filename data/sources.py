@@ -840,17 +840,23 @@ class Notes:
             lines.append(f"note: {note}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
-        if len(self.skipped_tables) == 1:
-            lines.append(f"note: 1 table is left out: {self.no_text}")
-        elif self.skipped_tables:
-            lines.append(f"note: {len(self.skipped_tables):,} tables are left out, which have no "
-                         f"text in column {column}: {list_names(self.skipped_tables)}; of these, "
-                         f"{self.no_text}")
-        if self.skipped_tables and self.rows > self.rows_without_text:
-            lines.append("note: all tables of a training are read by the same columns: to have "
-                         "those too, give a column of text the same name in each")
+        lines += self.lines_of_skipped_tables()
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
+        return lines
+
+    def lines_of_skipped_tables(self) -> list[str]:
+        """Return the notes on tables that are left out."""
+        if not self.skipped_tables:
+            return []
+        lines = [f"note: 1 table is left out: {self.no_text}"]
+        if len(self.skipped_tables) > 1:
+            lines = [f"note: {len(self.skipped_tables):,} tables are left out, which have no text "
+                     f"in column {self.config.column}: {list_names(self.skipped_tables)}; of "
+                     f"these, {self.no_text}"]
+        if self.rows > self.rows_without_text:
+            lines.append("note: all tables of a training are read by the same columns: to have "
+                         "those too, give a column of text the same name in each")
         return lines
 
     def lines_of_plain_text(self) -> list[str]:

@@ -505,7 +505,15 @@ def print_setup(start: Start, setup: Setup) -> None:
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
-    note_defaults(start)
+    print_notes(start, setup)
+
+
+def print_notes(start: Start, setup: Setup) -> None:
+    """Print what may be other than somebody thinks, and can be changed."""
+    config = setup.config
+    if start.has_default_sizes:
+        say("note: without --config, a model has the default sizes, which are larger than those of "
+            "--config small.yaml")
     note_few_steps(start, config.train.steps)
     if setup.compute.device.type == "cpu":
         note_busy_cores()
@@ -529,17 +537,6 @@ def describe_data(setup: Setup) -> str:
         remarks += ". So few tokens for validation choose the best weights almost by chance"
     return (f"{setup.data.folder}: {n_tokens:,} training tokens and {n_val_tokens:,} for "
             f"validation, vocabulary {setup.config.data.vocab_size}{remarks}")
-
-
-def note_defaults(start: Start) -> None:
-    """Print a note if a new run has the default sizes, because no --config was given.
-
-    A study, and a run that starts from another one, have sizes of their own.
-    """
-    is_new = start.source is None and start.config.init_from is None
-    if is_new and start.stem.startswith("gyre-"):
-        say("note: without --config, a model has the default sizes, which are larger than those of "
-            "--config small.yaml")
 
 
 def note_few_steps(start: Start, steps: int) -> None:

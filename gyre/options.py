@@ -471,18 +471,7 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     """Return what to do about several words after an option of this type."""
     parts = (hint, *get_args(hint))
     if any(get_origin(part) is list for part in parts):
-        spaced = " ".join(values)
-        if os.path.exists(spaced) or glob.glob(spaced):
-            return f"quote a name with spaces, as in {name} {shlex.quote(spaced)}"
-        shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
-        as_list = f"give a list, as in {name} '[{shown}]'"
-        first = Path(values[0])
-        if not first.name or not first.exists():  # "." has no name to make a glob of
-            return as_list
-        if {Path(value).suffix for value in values} != {first.suffix}:
-            return as_list
-        pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
-        return f"quote a glob, as in {name} '{pattern}', or {as_list}"
+        return advise_list(name, values)
     if name in ("--arms", "--tokens"):
         joined = ",".join(value.strip(",") for value in values)
         return f"put commas between them, as in {name} {joined}"
@@ -493,6 +482,22 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
     if str in parts:
         return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
     return "leave it out"
+
+
+def advise_list(name: str, values: list[str]) -> str:
+    """Return what to do about several words after an option that takes a list."""
+    spaced = " ".join(values)
+    if os.path.exists(spaced) or glob.glob(spaced):
+        return f"quote a name with spaces, as in {name} {shlex.quote(spaced)}"
+    shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
+    as_list = f"give a list, as in {name} '[{shown}]'"
+    first = Path(values[0])
+    if not first.name or not first.exists():  # "." has no name to make a glob of
+        return as_list
+    if {Path(value).suffix for value in values} != {first.suffix}:
+        return as_list
+    pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
+    return f"quote a glob, as in {name} '{pattern}', or {as_list}"
 
 
 # What the options that name a file, a folder or a run are called in a message.

@@ -85,6 +85,8 @@ class Start:
     """What was chosen for the text and the machine, in words, such as "train.steps 300"."""
     timed: bool = False
     """Whether train.steps was chosen for train.minutes."""
+    has_default_sizes: bool = False
+    """Whether a command has started a new run without a configuration file or another run."""
 
     @property
     def is_branch(self) -> bool:
@@ -137,7 +139,8 @@ def resolve(argv: list[str], doc: str) -> Start:
     stem = make_stem(options, draft.config)
     if "data.column" in given:  # one in a configuration file may be for the text of that file
         check_column(draft.config.data)
-    return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
+    start = begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
+    return replace(start, has_default_sizes=not options.config and not options.init_from)
 
 
 def make_stem(options: Namespace, config: Config) -> str:

@@ -14,7 +14,6 @@ from data.dataset import find_or_prepare
 from data.sources import SOURCES, Source
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre.build import note_defaults
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.start import Start, has_copy, may_be_same_run, resolve, shares_text
@@ -635,8 +634,12 @@ def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkey
 
 
 @pytest.mark.parametrize("config, noted", [([], True), (["--config", "tiny.yaml"], False)])
-def test_default_sizes_are_noted(tmp_path, capsys, config, noted):
+def test_a_command_without_a_configuration_has_default_sizes(tmp_path, config, noted):
     (tmp_path / "a.txt").write_text(random_text(), encoding="utf-8")
     argv = [*config, f"--data.files={tmp_path / 'a.txt'}"]
-    note_defaults(resolve(argv, ""))
-    assert ("without --config, a model has the default sizes" in capsys.readouterr().err) == noted
+    assert resolve(argv, "").has_default_sizes is noted
+
+
+def test_default_sizes_are_noted_once(workdir, capfd):
+    train_tiny(workdir, "default-sizes", "--train.steps=1", "--optim.warmup_steps=0")
+    assert capfd.readouterr().err.count("without --config, a model has the default sizes") == 1
