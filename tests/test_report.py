@@ -754,6 +754,17 @@ def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(committed)
     assert said in words("docs/results.md")
 
 
+def test_the_pages_say_what_2t_costs_with_few_rotating_channels(committed):
+    study = committed["what-where-four"]
+    changes = [statistics.mean(rises(study, arm, 2, mode))
+               for arm in ("partial_10_4e3", "partial_25_4e3")
+               for mode in ("nonoverlapping", "sliding")]
+    said = ("changes by {:+.2f} in whole windows and by {:+.2f} in sliding ones, and that of "
+            "`partial_25` by {:+.2f} and {:+.2f}")
+    assert said.format(*changes) in words("studies/what-where-four/notes.md")
+    assert f"in sliding ones `partial_25` loses {changes[-1]:.2f}." in words("docs/results.md")
+
+
 @pytest.mark.parametrize("arm", ["partial_10_4e3", "sin_qk_rope_last"])
 def test_results_md_has_where_other_arms_stand_after_4_m_tokens(committed, arm):
     study = committed["what-where-four"]
