@@ -282,7 +282,7 @@ class Option:
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
             quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
-            raise UserError(f"{self.name} must be {show_type(self.hint)}, not {shown}{quote}"
+            raise UserError(f"{self.name} must be {spell_type(self.hint)}, not {shown}{quote}"
                             ) from None
 
 
@@ -318,6 +318,12 @@ def show_type(hint: Any) -> str:
     if hint is str:
         return "text"
     return getattr(hint, "__name__", str(hint))
+
+
+def spell_type(hint: Any) -> str:
+    """Return a type as a message says it: numbers in words, others as the help shows them."""
+    numbers = {int: "a whole number", float: "a number", Fitted: "a whole number or auto"}
+    return numbers.get(hint) or show_type(hint)
 
 
 @cache
@@ -551,8 +557,10 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
     path = find_config(file)
     try:
         table = yaml.load(path.read_text(encoding="utf-8"), Texts)
+        if table is None:
+            raise ValueError("it sets no option")
         if not isinstance(table, dict):
-            raise ValueError("it holds no table of options")
+            raise ValueError("it holds no table of options, such as `train: {steps: 500}`")
         layer: dict[str, Any] = {}
         for written, value in flatten(table):
             name = written.replace("-", "_")  # either spelling, as on the command line
@@ -567,10 +575,21 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
         check_sources(layer)
         return layer
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
-        words = " ".join(str(error).split())
+        words = " ".join(describe_bad_yaml(error).split())
         if names_text(str(path)):
             words += f"; to train on this text, say --data.files {shlex.quote(str(path))}"
         raise UserError(f"{path}: {words}") from None
+
+
+def describe_bad_yaml(error: Exception) -> str:
+    """Return what is wrong with a YAML file, with the line if the parser knows it."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return str(error)
+    mark = error.problem_mark
+    problem = error.problem or error.context
+    if mark.buffer and mark.buffer[mark.pointer] == "\t":
+        problem = "YAML is indented with spaces, not with tabs"
+    return f"line {mark.line + 1}: {problem}"
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
