@@ -367,7 +367,7 @@ class Session:
             self.go_on()
         elif line.strip() == ":help":
             say(COMMANDS)
-        elif command in (":more", ":help", ":q"):
+        elif command in (":more", ":help", ":q"):  # with words after it: alone, it was obeyed
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
             raise UserError(f"{command} is no command (:more, :seed N, :help, :q); the prompt is "
@@ -412,7 +412,7 @@ class Session:
             seed = derive_seed(self.seed, "turn", self.turn)
         new, speed, self.step = write_texts(self.trained, [ids], rows, self.options, seed,
                                             self.step)
-        self.ids = ids + new[0]
+        self.ids = ids + new[0]  # of one row, with which alone `go_on` goes on
         self.rows = rows
         self.turn += 1
         self.speed.add(speed)

@@ -87,11 +87,11 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             contexts.enter_context(locked_run(start.resumed.path))
         setup = replace(build(start, world, compute), stop=stop)
         progress = setup.progress
-        print_setup(start, setup)
         if start.resumed and progress.step >= setup.config.train.steps:
             # --resume auto found it finished.
             print_end(start.resumed.path, start, setup, "nothing to do:")
             return Outcome(start.resumed.path)
+        print_setup(start, setup)
         run = None  # opened after the first step, unless a validation is still missing
         if lacks_validation(start, setup):
             run = open_run(start, setup, contexts)
@@ -291,8 +291,9 @@ def print_end(run: Path, start: Start, setup: Setup, state: str) -> None:
 def generate_options(setup: Setup, run: Path) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
-    A prompt that generate.py would refuse is left out. If the prompt leaves room in a training row,
-    the continuation ends within it, because generate.py warns of longer texts.
+    A prompt that fills the context, which generate.py would refuse, becomes ''. If the prompt
+    leaves room in a training row, the continuation ends within it, because generate.py warns of
+    longer texts.
     """
     prompt = choose_prompt(setup).strip()
     context = setup.config.model.max_positions
@@ -300,7 +301,9 @@ def generate_options(setup: Setup, run: Path) -> list[str]:
     if length >= context:  # no room for a new token
         prompt = ""
         length = len(setup.data.tokenizer.encode_prompt(prompt))
-    options = ["--run", str(run), "--prompt", prompt]
+    # A prompt such as --help would else be read as an option.
+    words = [f"--prompt={prompt}"] if prompt.startswith("-") else ["--prompt", prompt]
+    options = ["--run", str(run), *words]
     default_new_tokens = min(NEW_TOKENS, context - length)
     left_in_row = setup.config.data.seq_len - length
     if 0 < left_in_row < default_new_tokens:
@@ -402,6 +405,7 @@ def choose_prompt(setup: Setup) -> str:
             documents[-1].append(token)
     text = "\n".join(tokenizer.decode(document) for document in documents if document)
     words = ""
+    # At most 30 characters, and fewer in short rows. If 8 are still too many, they are taken.
     for width in range(30, 7, -1):
         words = first_words(text, width)
         # Half of a row is left for what follows.
@@ -414,12 +418,12 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit. After a full stop, the model might end the text: inside documents, the tokenizer
-    often merges a full stop with the line break after it. The piece "." alone is mostly at their
-    end.
+    or a digit, and not with a full stop: inside documents, the tokenizer often merges it with the
+    line break after it. So a full stop that is a token of its own mostly ends a document, and after
+    it the model might end the text.
     """
     for line in map(str.strip, text.splitlines()):
-        if all(map(is_written, line)) and any(map(str.isalpha, line)):
+        if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
             words = textwrap.wrap(line, width)[0]
             next_character = line[len(words):][:1]
             if next_character.isalnum():  # cut inside a word, or in Chinese, which has no spaces
@@ -443,7 +447,7 @@ def strip_marks(words: str) -> str:
     return words
 
 
-def is_written(character: str) -> bool:
+def may_be_in_prompt(character: str) -> bool:
     """Return whether a character is printable, a space, or one of four invisible marks.
 
     WhatsApp writes times with a narrow space, and French has one before a colon. Persian has
@@ -504,7 +508,8 @@ def sample(setup: Setup, run: RunDir) -> None:
     """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
     train = setup.config.train
     tokenizer = setup.data.tokenizer
-    # If the prompt is too long for the context, keep its last tokens only.
+    # If the prompt is too long for the context, keep its last tokens only. The room is at least 1,
+    # since Config.check wants fewer sample_tokens than positions.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]
     with setup.parallelism.gather(setup.model):

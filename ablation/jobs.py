@@ -86,10 +86,10 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # A worker does one job at a time, in one thread, and `request_stop` runs in another, at any
-    # moment. It writes `stopped_keys`, then reads `stop_of_job`. Here `stop_of_job` is written,
-    # then `stopped_keys` is read. So at least one of the two sees what the other has written. If
-    # `request_stop` still sees the stop of the job before, this job finds its key.
+    # No request to stop may get lost, and `request_stop` runs in another thread, at any moment.
+    # Either it finds the stop of this job, or this job finds its own key: it writes `stopped_keys`
+    # and then reads `stop_of_job`, and here it is the other way round, `stop_of_job` first. So at
+    # least one of the two sees what the other has written.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -218,7 +218,10 @@ def to_argv(training: Training) -> list[str]:
 
 
 def resumable_step(folder: Path) -> int:
-    """Return the step that a run can be resumed from; 0 without a checkpoint."""
+    """Return the step that a run can be resumed from; 0 without a checkpoint.
+
+    Unlike `saved_step`, this checks the files: a damaged `last` counts as the one before it.
+    """
     checkpoints = RunDir.open(folder).checkpoints
     if not checkpoints.has_training:
         return 0

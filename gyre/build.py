@@ -99,15 +99,15 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 def prepare_data(start: Start, world: World) -> Start:
     """Return `start` with its prepared text, and with the numbers that are chosen for it.
 
-    Raises UserError if the training cannot work: before the text is prepared if that can be told.
+    If the text has to be prepared, one of several processes does it, and the others wait. Raises
+    UserError if the training cannot work: before the text is prepared if that can be told.
     """
     check_start(start, world)
-    # If a text has to be prepared, one of several processes does it, and the others wait.
     if start.source is not None:
-        config = start.source.resolve_data_paths(start.config.data)
+        data_config = start.source.resolve_data_paths(start.config.data)
         if "data.prepared" in start.given:  # a path from here, and not from where the run was made
-            config = replace(config, prepared=start.config.data.prepared)
-        return replace(start, data=find_same_text(start.source, config, world))
+            data_config = replace(data_config, prepared=start.config.data.prepared)
+        return replace(start, data=find_same_text(start.source, data_config, world))
     assert start.draft is not None, "a new run has a draft"
     fitted = start.draft.fitted
     data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
@@ -129,7 +129,7 @@ def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared
     if source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
-    if settings and world.is_main and has_changed(config, settings):
+    if world.is_main and has_changed(config, settings):
         started = (source.path / "manifest.json").stat().st_mtime
         reason = explain_change(config, started)
         say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
@@ -195,6 +195,7 @@ def count_shards(train: TrainConfig, world: World) -> int:
     """Return over how many processes the model is sharded."""
     if train.shard == "full":
         return world.size
+    # One process cannot share a model, so that shard 4 of a cluster's configuration has no effect.
     if world.size > 1 and isinstance(train.shard, int):
         return train.shard
     return 1
@@ -219,17 +220,24 @@ def choose_compute(config: Config, world: World) -> Compute:
     seconds = None
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-    if train.minutes is not None:  # the time is given, and the steps are chosen for it later
-        # FLOP/s of whole steps, which is lower than rates[dtype], that of products. So far,
-        # train.steps is a placeholder. This ratio does not depend on it.
-        step_rate = GUESSED_RATE if seconds is None else flops / seconds
-        seconds = 60 * train.minutes
-        flops = step_rate * seconds
+    if train.minutes is not None:
+        seconds, flops = plan_minutes(train.minutes, seconds, flops)
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
     # A run that was trained on CUDA with TF32 may go on elsewhere, without.
     tf32 = train.tf32 and world.device.type == "cuda"
     return Compute(world.device, dtype, compiled, onednn, tf32,
                    f"{dtype_reason}; {compile_reason}", seconds)
+
+
+def plan_minutes(minutes: float, seconds: float | None, flops: float) -> tuple[float, float]:
+    """Return the seconds of a given time, and the FLOPs of the steps that fit into it.
+
+    The steps are chosen later. Until then train.steps is a placeholder, of whose steps `seconds`
+    (None if nothing was measured) and `flops` are. Their ratio is the same for any number of steps:
+    the FLOP/s of whole steps, which are fewer than those of products.
+    """
+    step_rate = GUESSED_RATE if seconds is None else flops / seconds
+    return 60 * minutes, 60 * minutes * step_rate
 
 
 def choose_onednn(config: Config, world: World) -> bool:
@@ -459,22 +467,20 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    `steps_when_saved` is the train.steps of the command that saved the checkpoint.
+    `steps_when_saved` is the train.steps of the command that saved the checkpoint. A command with
+    --train.steps ends at that number. One without ends at steps_when_saved, on which the learning
+    rates depend; if config.yaml has another number, the command has to repeat it. --resume auto
+    leaves a run as it is that has reached both numbers.
     """
-    steps = start.config.train.steps
+    steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
-    # Without --train.steps, a run ends where the command that saved it would have ended it.
-    last_step = steps if gives_steps else steps_when_saved
-    if step >= last_step and not start.repeatable:
+    end = steps_now if gives_steps else steps_when_saved
+    if step >= end and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    # --resume auto leaves a run as it is that has reached both numbers of steps. Between the two it
-    # was extended or shortened, and is refused below.
-    if step >= max(steps, last_step):
+    if step >= max(steps_now, end):  # finished, and --resume auto
         return
-    # config.yaml still has the first train.steps if the run was resumed with another number. The
-    # checkpoint has that number.
-    if not gives_steps and steps_when_saved != steps:
+    if not gives_steps and steps_when_saved != steps_now:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -204,8 +204,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
         optimizers.step()
-    # By what `unscale_` has found, which is equal in all ranks: DDP has averaged the gradients, and
-    # DTensor reduces it over the shards.
+    # Changes the scale by what `unscale_` has found. That is equal in all ranks: DDP has averaged
+    # the gradients, and DTensor reduces what was found over the shards.
     setup.scaler.update()
     setup.model.zero_grad()
     copied = None

@@ -104,7 +104,10 @@ def test_a_model_that_no_memory_holds_is_refused():
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a setting of glibc")
 def test_on_a_cpu_freed_memory_serves_the_next_tensors():
-    """Of sizes below and above what glibc at most takes from its heap; 40 MiB have 10,240 pages."""
+    """By default, glibc gives larger blocks than 32 MiB at most back to the system at once.
+
+    Memory that comes anew from the system costs a fault for each page: 40 MiB have 10,240.
+    """
     before, of_1_mib, of_40_mib = run_python("""
 import resource, torch
 from gyre.compute import keep_freed_memory
@@ -275,12 +278,14 @@ def six_times(product):
     return slowed
 
 
-@pytest.mark.parametrize("module, slowed, faster", [
+@pytest.mark.parametrize("module, slowed, onednn_wins", [
     (kernels.F, "linear", True), (shared_forms, "onednn_product", False)])
-def test_onednn_is_used_where_it_is_measured_to_be_faster(monkeypatch, module, slowed, faster):
+def test_onednn_is_used_where_it_is_measured_to_be_faster(
+        monkeypatch, module, slowed, onednn_wins):
+    """Either torch's product or oneDNN's is made slow."""
     monkeypatch.setattr(module, slowed, six_times(getattr(module, slowed)))
     monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)  # not cached
-    assert kernels.prefers_onednn(torch.device("cpu")) is faster
+    assert kernels.prefers_onednn(torch.device("cpu")) is onednn_wins
 
 
 def test_products_are_as_before_after_a_context():
@@ -324,20 +329,20 @@ def test_an_estimate_has_the_unit_that_fits(seconds, words):
     assert compute.format_estimate(seconds) == words
 
 
-# --- compilation ----------------------------------------------------------------------------------
-
-
-def test_nothing_is_compiled_where_false_is_configured():
-    decided = compute.resolve_compile(False, CPU, torch.bfloat16, 1e30)
-    assert decided == (False, "not compiled, as configured")
-
-
 @pytest.mark.parametrize("load, expected", [
     (2.9, ""), (8.2, ", longer while others run here too (load 8 on 2 cores)")])
 def test_an_estimate_of_a_busy_machine_says_so(load, expected, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert compute.describe_load() == expected
+
+
+# --- compilation ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_compiled_where_false_is_configured():
+    decided = compute.resolve_compile(False, CPU, torch.bfloat16, 1e30)
+    assert decided == (False, "not compiled, as configured")
 
 
 TOO_SHORT = "not compiled, which takes longer than it saves in so short a training"
@@ -403,7 +408,7 @@ def test_a_compiler_that_fails_is_given_up(compilers, monkeypatch):
 
 @pytest.fixture
 def triton(compilers, card, monkeypatch, tmp_path):
-    """A card, and all that torch.compile needs for it. A training there may not try it out."""
+    """A card, and all that torch.compile needs for it; but to call torch.compile is an error."""
     monkeypatch.delattr(torch, "compile")
     monkeypatch.setattr(compute, "find_spec", lambda name: name)
     monkeypatch.setattr(compute.sys, "platform", "linux")

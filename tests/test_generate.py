@@ -45,6 +45,7 @@ def call(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
 
     def call(*argv, stdin=b""):
+        # Another encoding than UTF-8, as on some systems: the script has to set that itself.
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="latin-1"))
         assert exit_code(script.main, *argv) == 0
         return capsys.readouterr()
@@ -339,6 +340,7 @@ def test_the_rates_of_a_session_are_those_of_all_texts(talk):
 
 
 def test_ctrl_c_at_the_prompt_ends_a_session(call, monkeypatch):
+    """`call` makes stdin of an io.TextIOWrapper, and here its readline is interrupted."""
     ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
     monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
     assert call("--interactive").out == ""
@@ -625,6 +627,7 @@ def test_auto_measures_for_all_rows(words, n_rows, call, monkeypatch):
     ("--prompt x --prompt-file=", "--prompt-file '' names no file")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
+    # It is no UTF-8, and makes the folder "." one of Meta's.
     (runs.parent / "params.json").write_bytes(b"abc\xff")
     assert re.search(message, error_lines(capsys, script.main, *words.split())[-1])
 

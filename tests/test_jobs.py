@@ -105,7 +105,11 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
 
 
 def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypatch):
-    """A run without a checkpoint is removed and trained anew."""
+    """A run without a checkpoint is renamed, removed, and trained anew.
+
+    If the removal ends after the renaming, the training begins anew all the same, and the next
+    removal of a run of this name also removes what was left.
+    """
     live = new_run("live").path
     training = Training(run=str(live), steps=3, options=LIVE)
 
@@ -120,7 +124,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
             train_run(called, training, StopSignal())
     assert train_run(called, training, StopSignal())
     assert len(called) == 1
-    new_run("live")  # removing a run of this name also removes what was left
+    new_run("live")
     assert train_run(called, training, StopSignal())
     assert [*live.parent.iterdir()] == []
 

@@ -211,7 +211,8 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
     ("data: {seq_len: null}", "data.seq_len must be a whole number or auto, not 'null'"),
-    ("train: {steps: 010}", "train.steps must be a whole number or auto, not '010'"),  # 8 in YAML 1.1
+    # It is 8 in YAML 1.1.
+    ("train: {steps: 010}", "train.steps must be a whole number or auto, not '010'"),
     ("train: {steps: 7, steps: 8}", "steps is there twice"),
     ("model:\n  dim: [8\nseed: 1", "line 3: expected ',' or ']', but got ':'$"),
     ("train:\n\tsteps: 8", "line 2: YAML is indented with spaces, not with tabs$"),
@@ -258,7 +259,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--train.keep", "[5, 0]"], r"^train.keep \[5, 0\] names step 0, and steps begin with 1"),
     (["--train.keep", "[0]", "--train.minutes", "2"], r"^train.keep \[0\] names step 0, and steps"),
     (["--train.shard", "0"], "at least 1, not 0"), (["--seed=-1"], r"\[0, 2\^63\), not -1"),
-    (["--data.vocab_size=259"], "data.vocab_size must"), (["--optim.lr=a"], "optim.lr must be a number, not 'a'"),
+    (["--data.vocab_size=259"], "data.vocab_size must"),
+    (["--optim.lr=a"], "optim.lr must be a number, not 'a'"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),

@@ -468,6 +468,15 @@ def test_the_same_command_of_a_finished_run_is_no_error(auto):
     assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6]
 
 
+def test_of_a_finished_run_only_its_end_is_said(auto, capfd):
+    _, _, argv = auto
+    assert exit_code(train.main, *argv) == 0
+    capfd.readouterr()
+    assert exit_code(train.main, *argv) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["nothing", "next"]
+
+
 def test_the_same_command_of_a_run_that_was_extended_is_no_error(auto):
     """This command names no steps. The configuration of the run has 6, as before."""
     _, path, _ = auto

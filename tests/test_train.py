@@ -26,6 +26,7 @@ from builders import (
 )
 from resumption import EXACT, always, kill_before, last_checkpoint
 
+import generate
 import train
 from data.dataset import find_or_prepare
 from errors import UserError
@@ -231,7 +232,7 @@ def test_a_measurement_equals_what_the_training_logged(of_documents, logged, key
 
 @pytest.fixture(scope="module")
 def worse(workdir):
-    """A branch of two steps at a rate at which it diverges, and the run that it is from."""
+    """A branch of two steps at a rate at which its loss rises, and the run that it is from."""
     trunk = train_tiny(workdir, "trunk", "--train.keep", "[10]")
     assert exit_code(train.main, "--branch-from", trunk, "--at=10", "--name=worse",
                      "--optim.lr=30") == 0
@@ -426,6 +427,7 @@ def test_a_text_that_the_tokenizer_hardly_knows_is_noted(
 @pytest.mark.parametrize("steps", [["--train.steps=1"],
                                    ["--train.steps=auto", "--train.minutes=0.0001"]])
 def test_a_fine_tuning_of_the_last_weights_says_so_once(workdir, straight, tmp_path, capfd, steps):
+    """With train.minutes the weights are loaded twice: to time steps, and to train."""
     shutil.copytree(straight, tmp_path / "stopped")
     shutil.rmtree(tmp_path / "stopped" / "best")
     assert exit_code(train.main, *training_argv(workdir, "--init-from", tmp_path / "stopped",
@@ -487,7 +489,7 @@ def test_a_sample_is_drawn_with_the_same_numbers_every_time(sampled):
 
 
 def test_a_sample_prompt_that_is_too_long_loses_its_start(sampled):
-    assert len(sampled.prompt) == 80 - 2
+    assert len(sampled.prompt) == 80 - 2  # the context, of 4 rows of 20, less what is sampled
     assert sampled.tokenizer.decode(sampled.prompt).endswith("c c ab")
 
 
@@ -580,6 +582,7 @@ def test_a_training_ends_with_a_command_that_continues_its_text(workdir, capfd):
 @pytest.mark.parametrize("seq_len, options", [
     (60, ["--max-new-tokens", "57"]), (203, []), (202, ["--max-new-tokens", "199"])])
 def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
+    """By default 200 tokens follow the 3 of the prompt, for which rows of 203 just have room."""
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc", "data.seq_len": seq_len}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
@@ -594,13 +597,22 @@ def test_a_prompt_that_fills_the_context_is_not_continued():
     assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", ""]
 
 
-# --- bad input ------------------------------------------------------------------------------------
-
-
-def test_the_prompt_of_that_command_leaves_room_in_the_context(workdir, capfd):
+def test_that_command_has_no_prompt_that_fills_the_context(workdir, capfd):
     path = train_tiny(workdir, "long-prompt", "--train.steps=1", "--optim.warmup_steps=0",
                       "--data.seq_len=4", f"--train.sample_prompt={'long ' * 20}")
     assert f"--run {path} --prompt '' --max-new-tokens 3\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("prompt", ["--help", "-h", "--", "-x y"])
+def test_generate_reads_the_prompt_of_that_command_as_a_prompt(prompt):
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": prompt}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    argv = train.generate_options(setup, Path("a"))
+    assert generate.parse(argv).prompt == [prompt]
+
+
+# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
