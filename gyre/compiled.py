@@ -98,7 +98,7 @@ def compile_step(
     def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
         """Return the package for these tokens and len(seen) keys, or None if there can be none; and
         the packed or joined matrices that it takes."""
-        kind = (tokens.shape[1] > 1, len(seen) > decoding_forms.LONGEST_SUM)
+        kind = (tokens.shape[1] > 1, is_long(tokens, seen))
         if kind not in packages:
             package = open_package(model, cache, (weights, tokens, seen))
             matrices = joined
@@ -192,6 +192,13 @@ def compiles_prefill(cache: KVCache, length: int) -> bool:
     return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
 
 
+def is_long(tokens: Tensor, seen: Tensor) -> bool:
+    """Return whether the package for these tokens and len(seen) keys is the one for many keys."""
+    if tokens.shape[1] > 1:
+        return len(seen) > decoding_forms.LONGEST_SCORED
+    return len(seen) > decoding_forms.LONGEST_SUM
+
+
 def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | None) -> Step:
     """Return `step`, whose calls for one token of each row run as a graph of torch.compile.
 
@@ -258,7 +265,7 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     in_int8 = model.tok_embeddings.weight.dtype == torch.int8
     name = hashlib.sha256(repr((
-        model.config, tensors, cache.keys[0].dtype, len(seen) > decoding_forms.LONGEST_SUM,
+        model.config, tensors, cache.keys[0].dtype, is_long(tokens, seen),
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         list(find_joined(read_tensors(model))) if length > 1 else [],
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,

@@ -199,12 +199,17 @@ def choose_for_one_query(xq: Tensor, mask: Tensor | None) -> Form | None:
 
 def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for several queries, or None."""
-    training = torch.is_grad_enabled()
-    if mask is not None or not training or xq.device.type != "cpu" or xq.dtype != torch.bfloat16:
+    if mask is not None or xq.device.type != "cpu" or xq.dtype != torch.bfloat16:
         return None
     # With instructions for bfloat16, matrix products take half to three quarters of the time of the
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
-    # `auto` trains in float32 there.
+    # `auto` computes in float32 there.
+    if torch.compiler.is_exporting():  # a package of prefill
+        if has_bfloat16() and xq.shape[2] <= decoding_forms.LONGEST_SCORED:
+            return decoding_forms.attend_by_two_products
+        return None
+    if not torch.is_grad_enabled():
+        return None
     if torch.compiler.is_compiling():
         return training_forms.attend_by_products
     if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
@@ -313,6 +318,12 @@ def keeps_float_inputs(x: Tensor, weight: Tensor, product: Form) -> bool:
 def has_avx512() -> bool:
     """Return whether the compiler's vectors have 512 bits."""
     return "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
+def has_bfloat16() -> bool:
+    """Return whether the processor has instructions for bfloat16, which may still be slow ones."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 has none
+    return has_avx512() and capabilities.get("avx512_bf16", False)
 
 
 def max_float_rows() -> int:

@@ -157,6 +157,11 @@ def test_other_sizes_have_a_package_of_their_own(changes):
     assert locate(**changes) != locate()
 
 
+def test_prompts_whose_scores_are_too_many_have_a_package_of_their_own():
+    assert locate(tokens=129, keys=129) == locate(tokens=1024, keys=1024)
+    assert locate(tokens=1024, keys=1024) != locate(tokens=1025, keys=1025)
+
+
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"theta": 500.0}, {"dim": 48}], ids=str)
 def test_another_model_has_a_package_of_its_own(changes):
     assert locate(sharp_model(**{"n_layers": 1} | changes)) != locate()
@@ -293,6 +298,7 @@ def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
 @pytest.mark.slow
 def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 40)
+    monkeypatch.setattr(decoding_forms, "LONGEST_SCORED", 40)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sharp_model(n_layers=1)
     many = [5] * MANY
@@ -457,6 +463,29 @@ def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
     with kernels.products_by_onednn(True):
         texts = draw_texts(model, [5] * kernels.MIN_ONEDNN_TOKENS, True)
         assert texts == draw_texts(model, [5] * kernels.MIN_ONEDNN_TOKENS, False)
+    assert len(kept()) == 1
+
+
+@torch.inference_mode()
+def prefill_logits(model, length, compile):
+    """Logits that follow two prompts of this length, in bfloat16."""
+    cache = KVCache(model.config, 2, length, dtype=torch.bfloat16)
+    step = compile_step(next_logits, model, cache) if compile else next_logits
+    return step(model, random_tokens(2, length, seed=length), cache)
+
+
+@pytest.mark.slow
+def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, monkeypatch):
+    """One package for prompts of two lengths, whose attention is two products."""
+    attend = Mock(wraps=decoding_forms.attend_by_two_products)
+    monkeypatch.setattr(decoding_forms, "attend_by_two_products", attend)
+    monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
+    model = sin_qk_model()
+    for length in (12, 23):
+        torch.testing.assert_close(prefill_logits(model, length, True),
+                                   prefill_logits(model, length, False), rtol=0, atol=0.1)
+    assert attend.called
     assert len(kept()) == 1
 
 

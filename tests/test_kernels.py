@@ -52,6 +52,12 @@ def test_attention_by_blocks_is_attention(length, n_kv_heads):
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
+@pytest.mark.parametrize("length, n_kv_heads", [(1, 2), (64, 6), (65, 1), (130, 2)])
+def test_attention_by_two_products_is_attention(length, n_kv_heads):
+    assert_equals_plain(decoding_forms.attend_by_two_products, plain_attend, (2, 6, length, 8),
+                        (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
+
+
 @pytest.mark.parametrize("form", [decoding_forms.attend_by_sums, decoding_forms.attend_one_query])
 @pytest.mark.parametrize("length, n_kv_heads", [
     (9, 1), (31, 2),  # sums that are not cut into parts
@@ -73,7 +79,7 @@ def attend_by_definition(xq, xk, xv):
 
 @pytest.mark.parametrize("form, length", [
     (plain_attend, 1), (plain_attend, 31), (training_forms.attend_by_products, 129),
-    (training_forms.attend_by_blocks, 129),
+    (training_forms.attend_by_blocks, 129), (decoding_forms.attend_by_two_products, 129),
     (shared_forms.attend_repeated_heads, 31), (decoding_forms.attend_by_sums, 1),
     (decoding_forms.attend_one_query, 1),
     (lambda q, k, v: decoding_forms.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
@@ -339,7 +345,8 @@ def test_a_norm_by_cuda_is_a_norm_on_cuda():
 @pytest.mark.parametrize("form, limit", [
     (training_forms.attend_by_products, 0.005),
     # The gradient of a key is rounded once for each block.
-    (training_forms.attend_by_blocks, 0.006)])
+    (training_forms.attend_by_blocks, 0.006),
+    (decoding_forms.attend_by_two_products, 0.005)])
 def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     """8 bits: rounding to nearest errs by up to 0.4 %. The fused kernel errs by 0.52 % here."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
@@ -577,6 +584,39 @@ def test_on_cuda_no_head_is_repeated_without_groups(on_cuda, mask):
 def test_prefill_attends_plainly():
     with torch.no_grad():
         assert choose_attention(512) is None
+
+
+@pytest.fixture
+def exporting(monkeypatch):
+    """As in the package of a prefill, on a processor with instructions for bfloat16."""
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
+
+
+def test_compiled_prefill_attends_to_short_prompts_by_two_products(exporting):
+    with torch.no_grad():
+        assert choose_attention(1024) is decoding_forms.attend_by_two_products
+        assert choose_attention(1025) is None
+
+
+def test_compiled_prefill_in_float32_attends_plainly(exporting):
+    with torch.no_grad():
+        assert choose_attention(512, torch.float32) is None
+
+
+def test_compiled_prefill_attends_plainly_without_instructions_for_bfloat16(exporting, monkeypatch):
+    monkeypatch.setattr(kernels, "has_bfloat16", lambda: False)
+    with torch.no_grad():
+        assert choose_attention(512) is None
+
+
+@pytest.mark.parametrize("capability, has_instructions, expected", [
+    ("AVX512", True, True), ("AVX512", False, False), ("AVX2", True, False)])
+def test_bfloat16_needs_instructions_and_vectors_of_512_bits(
+        capability, has_instructions, expected, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_instructions})
+    assert kernels.has_bfloat16() is expected
 
 
 def test_one_query_attends_as_a_group_of_heads():
