@@ -55,12 +55,16 @@ def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
+# What follows \\n in LaTeX's own commands.
+LATEX = "abla|atural|e|earrow|eg|eq|ew[a-z]+|exists|geq|i|leq|mid|o[a-z]+|ormal[a-z]*|parallel|u"
+
+
 def note_backslash_n(option: str, texts: Iterable[str]) -> None:
     """Print a note if a text of the command line has a backslash and an n for a line break.
 
-    Before a lower-case letter they are none: LaTeX has \\newline, \\noindent and \\nabla.
+    LaTeX has commands that begin so, such as \\nabla and \\newline.
     """
-    if any(re.search(r"\\n(?![a-z])", text) for text in texts):
+    if any(re.search(rf"\\n(?!({LATEX})(?![a-zA-Z]))", text) for text in texts):
         say(f"note: \\n in {option} is a backslash and an n, and no line break: in bash, write "
             f"{option} $'...\\n'")
 

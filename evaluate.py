@@ -547,10 +547,25 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
+    dtypes = list_dtypes(names, results)
+    if dtypes:
+        notes.append(f"trained in other dtypes, which moves a loss, too: {dtypes}")
     if have_other_contexts(results):
         notes.append("contexts differ. Up to the length of training more context usually lowers "
                      "a loss: --context and --stride make them equal")
     return "\n".join([align(rows), *notes])
+
+
+def list_dtypes(names: list[str], results: list[dict[str, Any]]) -> str:
+    """Return in which dtype each run was trained, if they differ; else ""."""
+    dtypes = {}
+    for name, result in zip(names, results, strict=True):
+        train = result["config"].get("train")  # an imported model says nothing of its training
+        if train is not None:
+            dtypes[name] = train["dtype"]
+    if len({*dtypes.values()}) < 2:
+        return ""
+    return ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
 
 
 def have_other_contexts(results: list[dict[str, Any]]) -> bool:

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -93,6 +94,14 @@ def refuse_folder(option: str, path: str | None) -> None:
     """Raise UserError for a folder in place of a file that is to be written, before any work."""
     if path is not None and Path(path).is_dir():
         raise UserError(f"{option} {path} is a folder: give the name of a file")
+
+
+def may_be_in_name(character: str) -> bool:
+    """Return whether a character may be in a name that we give a run or a folder.
+
+    Letters, digits, and the marks that belong to letters, such as the vowels of Hindi; _ . = + -
+    """
+    return character.isalnum() or unicodedata.category(character)[0] == "M" or character in "_.=+-"
 
 
 def why_not_writable(path: Path) -> str | None:

@@ -20,7 +20,16 @@ from data.readers import COMPRESSED
 from data.sources import AUTO, SOURCES, DataConfig, Files, list_names
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
-from files import atomic_path, json_sha256, locked, read_json, remove, sha256, writing
+from files import (
+    atomic_path,
+    json_sha256,
+    locked,
+    may_be_in_name,
+    read_json,
+    remove,
+    sha256,
+    writing,
+)
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
@@ -194,9 +203,9 @@ def label_text(config: DataConfig) -> str:
         path = path.parent
     if path.suffix.lower() in COMPRESSED:  # rows.jsonl.gz has the label of rows.jsonl
         path = path.with_suffix("")
-    # macOS may return a letter and its accent as two characters, and an accent is no letter.
+    # macOS may return a letter and its accent as two characters.
     stem = unicodedata.normalize("NFC", path.stem)
-    characters = [each if each.isalnum() or each == "." else " " for each in stem]
+    characters = [" " if each in "_=+-" or not may_be_in_name(each) else each for each in stem]
     label = "-".join("".join(characters).split())
     return label.strip("-.")[:40] or config.source
 

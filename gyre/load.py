@@ -46,6 +46,11 @@ class Trained:
     model: Transformer
     compute: Compute
 
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        return (f"<{self.run.path}: {size:,} parameters, positions: {self.config.model.position}, "
+                f"{self.dtype} on {self.device}>")
+
     @property
     def device(self) -> torch.device:
         """Where the model is."""

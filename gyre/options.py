@@ -817,9 +817,21 @@ class Parser(argparse.ArgumentParser):
         if misspelt == ["--run"] and self._get_positional_actions():
             return "there is no option --run: name the run without one"
         if misspelt:
-            with_hints = [f"{name}{suggest_name(name, names, elsewhere=True)}" for name in misspelt]
+            with_hints = []
+            for name in misspelt:
+                hint = suggest_name(name, names, elsewhere=True)
+                with_hints.append(f"{name}{self.suggest_choice(name) or hint}")
             return f"there is no option {', '.join(with_hints)}"
         return self.explain_strays(words, unknown)
+
+    def suggest_choice(self, word: str) -> str:
+        """Return a did-you-mean for an option that is a value of another: --smoke, --tier smoke."""
+        value = word.lstrip("-")
+        for name, option in self.options.items():
+            for part in (option.hint, *get_args(option.hint)):
+                if get_origin(part) is Literal and value in get_args(part):
+                    return f" (did you mean {name} {value}?)"
+        return ""
 
     def explain_strays(self, words: list[str], strays: list[str]) -> str:
         """Return what is wrong with those of `words` that follow no option, or one with its value.

@@ -42,6 +42,7 @@ from files import (
     atomic_path,
     fsync,
     locked,
+    may_be_in_name,
     read_json,
     sha256,
     stage_json,
@@ -151,6 +152,8 @@ def find_run(path: Path, runs: Path) -> Path:
     # A folder of texts may have the name of the run that was trained on it.
     if is_name and has_run_files(runs / path) and not has_run_files(path):
         folder = runs / path
+    if not path.is_absolute() and not path.exists() and has_run_files(runs / path.parent):
+        folder = runs / path  # a part of a run, as NAME/best
     if folder.is_dir():
         check_is_run(folder)
         return folder
@@ -354,7 +357,8 @@ class RunDir:
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
         """Return where a run of this name will be. UserError if the name is invalid or taken."""
-        if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
+        is_valid = re.match(r"\w", name) and all(map(may_be_in_name, name))
+        if not is_valid or name == "wandb":
             raise UserError(f"run name {name!r} must begin with a letter, a digit or _, and have "
                             "only these and . = + - behind it (and not be 'wandb', which holds "
                             "wandb's files): choose another name")

@@ -14,7 +14,7 @@ from data.dataset import Prepared, label_text
 from data.sources import AUTO, DataConfig, Files, check_column, resolve_files
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from files import sha256
+from files import may_be_in_name, sha256
 from gyre.fit import TEXT, Draft, Layer, make_draft
 from gyre.optim import OptimConfig
 from gyre.options import (
@@ -245,7 +245,8 @@ def begin(
     """
     config = draft.config
     check_rates(config.optim)
-    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+")  # without forbidden characters
+    parts = "".join(each if may_be_in_name(each) else " " for each in stem).split()
+    stem = re.sub(r"^\W+", "", "-".join(parts))  # a name begins with a letter, a digit or _
     return Start(config, f"{stem}-s{config.seed}", argv, given,
                  repeatable=repeatable, draft=draft)
 

@@ -600,6 +600,25 @@ def test_contexts_differ_where_another_window_would_change_them(most, tokens, di
     assert evaluate.have_other_contexts(records) is differ
 
 
+@pytest.mark.parametrize("dtypes, expected", [
+    (["float32", "float32"], ""), (["bfloat16", None], ""),
+    (["float32", "bfloat16", "float32"], "a float32, b bfloat16, c float32")])
+def test_runs_that_were_trained_in_other_dtypes_are_named(dtypes, expected):
+    """None stands for an imported model, of whose training nothing is known."""
+    results = [{"config": {"train": {"dtype": dtype}} if dtype else {}} for dtype in dtypes]
+    assert evaluate.list_dtypes(["a", "b", "c"][:len(dtypes)], results) == expected
+
+
+def test_a_table_says_that_runs_were_trained_in_other_dtypes(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu")
+    assert "dtypes," not in [word for line in lines for word in line]
+    monkeypatch.setattr(evaluate, "list_dtypes", lambda names, results: " and ".join(names))
+    lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu")
+    assert "trained in other dtypes, which moves a loss, too: rope and learned" in [
+        " ".join(line) for line in lines]
+
+
 def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, capsys):
     shutil.copytree(runs / "rope", tmp_path / "alone")
     config = tmp_path / "alone" / "config.yaml"

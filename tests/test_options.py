@@ -244,6 +244,7 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
 
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
+    (["--float32"], r"^there is no option --float32 \(did you mean --train.dtype float32\?\)$"),
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
     # The byte E9 is not UTF-8.

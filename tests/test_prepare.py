@@ -548,8 +548,9 @@ def test_folders_from_before_an_option_are_still_found(options, name):
 
 
 @pytest.mark.parametrize("name, label", [
-    ("рассказ.txt", "рассказ"), ("三体 (1).txt", "三体-1"), ("my_notes.txt", "my-notes"),
-    ("cafe\u0301.txt", "caf\u00e9"), ("\U0001f600.txt", "files"), ("src/**/*.txt", "src"),
+    ("рассказ.txt", "рассказ"), ("हिन्दी की.txt", "हिन्दी-की"), ("三体 (1).txt", "三体-1"),
+    ("my_notes.txt", "my-notes"), ("cafe\u0301.txt", "caf\u00e9"), ("\U0001f600.txt", "files"),
+    ("src/**/*.txt", "src"),
     ("a/f[1].txt", "a"), ("rows.jsonl.gz", "rows"), ("log.ZST", "log"), ("v1.2.txt", "v1.2")])
 def test_a_label_has_the_letters_of_any_script(name, label):
     assert label_text(DataConfig(files=[name])) == label

@@ -418,6 +418,15 @@ def test_a_checkpoint_leads_to_its_run(new_run):
         f"{run}/best is no run: it is a part of {run}, which you can give")
 
 
+def test_a_checkpoint_leads_to_its_run_by_the_name_of_that(new_run, monkeypatch):
+    run = new_run("a").path
+    (run / "best").mkdir()
+    monkeypatch.chdir(run.parent.parent)
+    runs = Path(run.parent.name)
+    with pytest.raises(UserError, match=f"{runs}/a/best is no run: it is a part of {runs}/a, whi"):
+        rundir.find_run(Path("a/best"), runs)
+
+
 def test_of_a_folder_with_a_gguf_the_file_is_to_be_given(tmp_path):
     (tmp_path / "model.Q4_1.gguf").touch()
     assert refused(tmp_path) == (
@@ -447,6 +456,18 @@ def test_advice_quotes_the_path_of_a_run_that_is_there(tmp_path, monkeypatch):
     Path("my runs/a").mkdir(parents=True)
     with pytest.raises(UserError, match="continue it with --resume 'my runs/a', or start"):
         RunDir.new_path("my runs", "a")
+
+
+@pytest.mark.parametrize("name", ["हिन्दी", "v1.2_a=3+b-c", "_x", "7"])
+def test_a_name_may_have_letters_with_their_marks(name):
+    """The vowels of Hindi are marks, and not letters."""
+    assert RunDir.new_path("runs", name) == Path("runs", name)
+
+
+@pytest.mark.parametrize("name", ["", "-a", ".a", "a b", "a/b", "a\\b", "a:b", "\u0301a", "wandb"])
+def test_other_names_are_refused(name):
+    with pytest.raises(UserError, match="must begin with a letter, a digit or _"):
+        RunDir.new_path("runs", name)
 
 
 @pytest.mark.parametrize("file", ["config.json", "params.json"])
