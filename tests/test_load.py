@@ -54,6 +54,12 @@ def test_three_lines_generate(run):
     assert text == open_tokenizer(run.path).decode(draw_by_hand(run))
 
 
+def test_at_a_prompt_a_model_is_shown_in_one_line(run, model):
+    size = sum(parameter.numel() for parameter in model.model.parameters())
+    assert repr(model) == (
+        f"<{run.path}: {size:,} parameters, positions: rope, torch.float32 on cpu>")
+
+
 def test_another_seed_is_another_text(model):
     text = model.generate(PROMPT, max_new_tokens=50, top_k=20)
     assert text != model.generate(PROMPT, **OPTIONS)
