@@ -36,6 +36,10 @@ with importing(__name__):
     from gyre.wandb_log import LogConfig
 
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
+# What reads them, by the names that people try.
+READERS = {"ollama": "gguf", "llama.cpp": "gguf", "llamacpp": "gguf", "lmstudio": "gguf",
+           "transformers": "hf", "huggingface": "hf", "safetensors": "hf", "vllm": "hf",
+           "mlx": "hf", "wllama": "web"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # q8_0: 127 times a scale in f16
 
@@ -65,7 +69,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("source", metavar="FROM", help="A run, whose best weights are "
                         "exported, or a folder or GGUF to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
-    parser.add_argument("--to", required=True, choices=["hf", "gguf", "web", "run"],
+    parser.add_argument("--to", required=True, type=read_kind, choices=["hf", "gguf", "web", "run"],
                         help="What to make.")
     parser.add_argument("--dtype", choices=list(BYTES), help="Type of all weights for hf, of the "
                         "matrices in a gguf or for web. Default: that of the run; for web, "
@@ -79,6 +83,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         raise UserError(f"{options.target} is the name of a folder, and a GGUF is a file: choose a "
                         f"name such as {options.target}model.gguf")
     return options
+
+
+def read_kind(word: str) -> str:
+    """Return the word after --to. Raises for the name of a program, with what it reads."""
+    kind = READERS.get(word.lower())
+    if kind is not None:
+        raise argparse.ArgumentTypeError(f"{word} reads {kind}: say --to {kind}")
+    return word
 
 
 def refuse_run(source: Path) -> None:

@@ -55,6 +55,12 @@ def test_q8_0_for_hugging_face_is_refused(tmp_path, capsys):
                    "--dtype q8_0 is a type of gguf files", options=["--dtype", "q8_0"])
 
 
+@pytest.mark.parametrize("name, kind", [("ollama", "gguf"), ("vLLM", "hf")])
+def test_the_name_of_a_program_leads_to_what_it_reads(tmp_path, capsys, name, kind):
+    said = error_lines(capsys, export.main, tmp_path, tmp_path / "out", "--to", name)[-1]
+    assert said == f"error: --to: {name} reads {kind}: say --to {kind}"
+
+
 def test_the_name_of_a_folder_is_refused_for_a_gguf(tmp_path, capsys):
     run = make_run(tmp_path).path
     said = error_lines(capsys, export.main, run, "--to", "gguf", f"{tmp_path}/out/")[-1]
