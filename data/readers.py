@@ -17,10 +17,11 @@ import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path, PurePath
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from errors import UserError, closest, require_modules
@@ -474,8 +475,61 @@ SPEAKERS = ("role", "from")
 WORDS = ("content", "value")
 
 
+# Two words, or a character of a language without spaces between words: Thai, Lao, Burmese, Khmer,
+# Japanese and Chinese. Ids, hashes, dates and addresses have neither.
+WORDS_IN_ROW = re.compile(r"[^\W\d_][^\w\s]*\s+[^\w\s]*[^\W\d_]"
+                          r"|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff]")
+SHORT = 200  # characters that a row of short texts has on average
+# A note suggests a column with more than this many times the text of another one.
+LONGER = 3
+
+
 class NoText(UserError):
     """A table has no text in the column that is read."""
+
+
+@dataclass
+class ColumnSizes:
+    """How many characters each column of some tables has, as far as they are known."""
+
+    rows: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+    """In columns that can be read."""
+    prose: Counter[str] = field(default_factory=Counter)
+    """Likewise, in values with WORDS_IN_ROW."""
+    nested: Counter[str] = field(default_factory=Counter)
+    """In objects and lists that cannot be read, in strings with WORDS_IN_ROW."""
+
+    def add(self, name: str, texts: Iterable[str]) -> None:
+        """Add a value of a column: its text, or the texts in its list."""
+        for text in texts:
+            self.texts[name] += len(text)
+            if WORDS_IN_ROW.search(text):
+                self.prose[name] += len(text)
+
+    def add_nested(self, name: str, value: Any) -> None:
+        """Add an object or a list that cannot be read, with what is in it at any depth."""
+        values = [value]
+        while values:
+            inner = values.pop()
+            if isinstance(inner, dict):
+                values += inner.values()
+            elif isinstance(inner, list):
+                values += inner
+            elif isinstance(inner, str) and WORDS_IN_ROW.search(inner):
+                self.nested[name] += len(inner)
+
+    def update(self, other: "ColumnSizes") -> None:
+        """Add the sizes of another table."""
+        self.rows += other.rows
+        self.texts.update(other.texts)
+        self.prose.update(other.prose)
+        self.nested.update(other.nested)
+
+    def longest(self, names: Iterable[str]) -> str:
+        """Return the name of the column with most prose, or with most characters if none has any.
+        """
+        return max(names, key=lambda name: (self.prose[name], self.texts[name]))
 
 
 # What is no name of a column in the first line of a CSV: a number, or a text.
@@ -498,6 +552,14 @@ MAIL_AS_LINES = (
 PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
     "lines=True, force_ascii=False)"
+)
+# A chat of ChatGPT is a tree, because answers can be asked for again. These are the turns from its
+# root to the message that is shown last.
+CHATGPT_TURNS = (
+    ". as $chat | {messages: [.current_node // empty | recurse($chat.mapping[.].parent; . != null)]"
+    " | reverse | map($chat.mapping[.].message | select(.content.parts != null) | {role: "
+    '.author.role, content: (.content.parts | map(strings) | join("\\n"))} '
+    '| select(.content != ""))}'
 )
 
 
@@ -570,12 +632,11 @@ def turn_text(turn: Mapping[str, Any]) -> str:
 
 def no_text(
     column: str, columns: Mapping[str, str], delimiter: str | None = None,
-    is_parquet: bool = False, sizes: Mapping[str, int] = MappingProxyType({}),
+    is_parquet: bool = False, sizes: ColumnSizes | None = None,
 ) -> NoText:
     """Return the error for a table of these columns and types, of which `column` is no text.
 
-    `delimiter` is that of a CSV. `sizes` has the characters of each column that can be read, if
-    they are known.
+    `delimiter` is that of a CSV. `sizes` are those of the columns, if they are known.
     """
     for name, kind in columns.items():
         if re.fullmatch(CHATS, kind):
@@ -589,9 +650,12 @@ def no_text(
         names.append(repr(name) if is_text else f"{name!r} ({kind})")
     readable = [name for name, kind in columns.items()
                 if re.fullmatch(f"{TEXT_TYPE}|{TEXT_LISTS}", kind)]
-    advice = advise_column(column, readable, sizes, is_csv=delimiter is not None)
-    if not readable:
-        advice += advise_objects(columns, is_parquet)
+    if sizes is None:
+        sizes = ColumnSizes()
+    advice = suggest_column(column, readable)
+    if not advice:
+        advice = advise_column(readable, sizes, is_csv=delimiter is not None)
+        advice += advise_nested(columns, readable, sizes, is_parquet)
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
@@ -606,24 +670,24 @@ def name_type(value: Any) -> str:
     return type(value).__name__
 
 
-def advise_column(
-    column: str, texts: Sequence[str], sizes: Mapping[str, int], is_csv: bool
-) -> str:
-    """Return what to do where `column` is no text; `texts` are the columns of text.
-
-    `sizes` has their characters, as far as they are known.
-    """
+def suggest_column(column: str, texts: Iterable[str]) -> str:
+    """Return the column of text whose name is nearly `column`, as a question; "" if none is."""
     in_lower_case = {name.lower(): name for name in texts}
     nearest = closest(column.lower(), in_lower_case)
-    if nearest is not None:
-        return f"did you mean --data.column {shlex.quote(in_lower_case[nearest])}?"
+    if nearest is None:
+        return ""
+    return f"did you mean --data.column {shlex.quote(in_lower_case[nearest])}?"
+
+
+def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
+    """Return how to choose one of `texts`, the columns of text, or what to do if there is none."""
     if not texts:
         return "write its texts into a .jsonl file with a column 'text'"
     if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
         return "its first line has to name the columns: write such a line above it"
-    longest = max(texts, key=lambda name: sizes.get(name, 0))
+    longest = sizes.longest(texts)
     advice = "choose a column of text with --data.column"
-    if sizes.get(longest, 0) > 0:
+    if sizes.texts[longest] > 0:
         advice = f"choose one with --data.column, as {shlex.quote(longest)}, which has most text"
     advice += "; --data.column A,B joins two"
     if len(texts) == 1:
@@ -634,13 +698,32 @@ def advise_column(
     return advice
 
 
-def advise_objects(columns: Mapping[str, str], is_parquet: bool) -> str:
-    """Return how to take texts out of the objects in a column, or "" if no column has any."""
-    objects = [name for name, kind in columns.items() if re.match("dict$|struct<", kind)]
-    if not objects:
+def advise_nested(
+    columns: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes, is_parquet: bool
+) -> str:
+    """Return how to take texts out of the objects in a column, or "".
+
+    This is "" unless there are such objects and the columns of text, `texts`, are missing or short.
+    """
+    nested = [name for name, kind in columns.items()
+              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
+    if not nested:
         return ""
-    program = f"{{text: {jq_field(objects[0])}.KEY}}"
-    return f"; for the texts under KEY {run_jq(program, is_parquet)}"
+    name = max(nested, key=lambda name: sizes.nested[name])
+    advice = "; "
+    if texts:
+        longest = sizes.texts[sizes.longest(texts)]
+        is_short = longest < SHORT * sizes.rows
+        if not is_short or sizes.nested[name] <= LONGER * longest:
+            return ""
+        advice = f"; column {name} has more text: "
+    if name == "mapping" and "current_node" in columns and not is_parquet:  # ChatGPT's
+        return (f"{advice}jq -c {shlex.quote(CHATGPT_TURNS)} FILE > NEW.jsonl writes its chats, "
+                "which --data.column messages reads")
+    program = f"{{text: {jq_field(name)}.KEY}}"
+    if columns[name] == "list":
+        program = f'{{text: ([{jq_field(name)}[]?.KEY | strings] | join("\\n"))}}'
+    return f"{advice}for the texts under KEY {run_jq(program, is_parquet)}"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
@@ -761,13 +844,14 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                             f"{advice}") from None
 
 
-def measure_fields(names: list[str], rows: Iterable[list[str]]) -> Counter[str]:
-    """Return how many characters each column of a CSV has, up to the first row that is damaged."""
-    sizes: Counter[str] = Counter()
+def measure_fields(names: list[str], rows: Iterable[list[str]]) -> ColumnSizes:
+    """Return the sizes of the columns of a CSV, up to the first row that is damaged."""
+    sizes = ColumnSizes()
     with suppress(csv.Error, UserError):
         for fields in rows:
+            sizes.rows += 1
             for name, text in zip(names, fields, strict=False):
-                sizes[name] += len(text)
+                sizes.add(name, [text])
     return sizes
 
 

@@ -25,6 +25,7 @@ from data.readers import (
     CHAT,
     CODE,
     COMPRESSED,
+    LONGER,
     MAIL_AS_LINES,
     NOTHING,
     PLAIN,
@@ -32,6 +33,7 @@ from data.readers import (
     SOFTWARE,
     TABLES,
     TEXT_LIST,
+    ColumnSizes,
     NoText,
     NotUTF8,
     OtherFormat,
@@ -69,8 +71,6 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
-# A note suggests a column with more than this many times the text of the one that is read.
-LONGER = 3
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
 
@@ -758,9 +758,8 @@ class Notes:
     skipped_tables: list[str] = field(default_factory=list)
     no_text: NoText | None = None
     """Why the first of these was left out."""
-    sizes: Counter[str] = field(default_factory=Counter)
-    """Characters that could be read in each column, of tables of which all columns are read (not
-    .parquet)."""
+    sizes: ColumnSizes = field(default_factory=ColumnSizes)
+    """Those of tables of which all columns are read (not .parquet)."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     pages: list[str] = field(default_factory=list)
@@ -807,11 +806,21 @@ class Notes:
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
 
+    def look_at_types(self, row: Mapping[str, Any], columns: list[str]) -> None:
+        """Note which values in these columns of a row are joined, and which cannot be read."""
+        for name in columns:
+            kind = name_type(row.get(name))
+            if kind in (TEXT_LIST, CHAT):
+                self.joined.setdefault(kind, name)
+            elif kind not in ("str", NOTHING):
+                self.other_types.setdefault(kind, name)
+
     def name_longest_column(self) -> list[str]:
         """Return a note if a column has much more text than the one that is read."""
         column = self.config.column
-        longest = max(self.sizes, key=self.sizes.__getitem__, default=column)
-        if self.sizes[longest] <= LONGER * self.sizes[column]:
+        texts = self.sizes.texts
+        longest = self.sizes.longest([column, *texts])
+        if texts[longest] <= LONGER * texts[column]:
             return []
         return [f"note: column {longest} has more than {LONGER} times the text of column {column}, "
                 "which is read: to read the other one, say --data.column "
@@ -974,22 +983,18 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     types: dict[str, str] = {}
     for row in rows:
         notes.rows += 1
-        measure_columns(row, types, notes.sizes)
         columns = split_column(column, row)
-        for name in columns:
-            kind = name_type(row.get(name))
-            if kind in (TEXT_LIST, CHAT):
-                notes.joined.setdefault(kind, name)
-            elif kind not in ("str", NOTHING):
-                notes.other_types.setdefault(kind, name)
+        notes.look_at_types(row, columns)
         text = row_text(row, column)
+        if text is None:
+            notes.rows_without_text += 1
+            notes.other_columns |= columns_in_use(row) - set(columns)
+        # What is in objects counts for an error only, if no row has text.
+        measure_columns(row, types, notes.sizes, notes.rows == notes.rows_without_text)
         if text is not None:
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]
-        else:
-            notes.rows_without_text += 1
-            notes.other_columns |= columns_in_use(row) - set(columns)
         if notes.rows == ROWS_TRIED == notes.rows_without_text:
             check_types(types, notes)
     for name in split_column(column, types):
@@ -999,18 +1004,26 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         check_types(types, notes)
 
 
-def measure_columns(row: Mapping[str, Any], types: dict[str, str], sizes: Counter[str]) -> None:
-    """Add a row to what is known of each column: its type, and the characters in its texts."""
+def measure_columns(
+    row: Mapping[str, Any], types: dict[str, str], sizes: ColumnSizes, with_nested: bool
+) -> None:
+    """Add a row to what is known of each column: its type, and the characters in its texts.
+
+    `with_nested` says whether those in objects and in lists of objects are counted, too.
+    """
+    sizes.rows += 1
     for name, value in row.items():
         kind = name_type(value)
         if types.get(name, NOTHING) == NOTHING:
             types[name] = kind
         if kind == "str":
-            sizes[name] += len(value)
+            sizes.add(name, [value])
         elif kind == TEXT_LIST:
-            sizes[name] += sum(map(len, value))
+            sizes.add(name, value)
         elif kind == CHAT:
-            sizes[name] += len(value_text(value) or "")
+            sizes.add(name, [value_text(value) or ""])
+        elif with_nested:
+            sizes.add_nested(name, value)
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:

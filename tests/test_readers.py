@@ -181,6 +181,92 @@ def test_texts_in_an_object_become_rows_as_advised(tmp_path, name):
     assert read(tmp_path / "NEW.jsonl") == ["hi"]
 
 
+def make_chat(*words):
+    """A chat of ChatGPT, as it is exported, with a first answer that was asked for again."""
+    def node(name, parent, role, *parts):
+        message = {"id": f"{name:036}", "author": {"role": role}, "content": {"parts": [*parts]}}
+        return {"id": name, "message": message, "parent": parent, "children": []}
+
+    first, answer = words
+    mapping = {"root": {"id": "root", "message": None, "parent": None, "children": ["s"]},
+               "s": node("s", "root", "system", ""), "u": node("u", "s", "user", first),
+               "no": node("no", "u", "assistant", "Another answer."),
+               "a": node("a", "u", "assistant", {"asset_pointer": "file"}, answer)}
+    mapping["u"]["message"]["content"]["content_type"] = "text"
+    return {"title": "Trip plan", "create_time": 1.5, "mapping": mapping, "current_node": "a",
+            "conversation_id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}
+
+
+def write_chats(path):
+    chats = [make_chat("Where to go? " * 20, "To Rome."), make_chat("And then?", "Home. " * 20)]
+    return write(path, "\n".join(map(json.dumps, chats)))
+
+
+def test_chats_of_chatgpt_are_told_from_their_ids(tmp_path):
+    with pytest.raises(UserError) as error:
+        read(write_chats(tmp_path / "conv.jsonl"))
+    message = str(error.value)
+    assert "choose one with --data.column, as title, which has most text; " in message
+    assert "; column mapping has more text: jq -c '. as $chat | " in message
+    assert message.endswith(" writes its chats, which --data.column messages reads")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_chats_of_chatgpt_are_read_as_advised(tmp_path):
+    path = write_chats(tmp_path / "conv.jsonl")
+    with pytest.raises(UserError) as error:
+        read(path)
+    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
+    subprocess.run(command.replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl", column="messages") == [
+        f"user: {'Where to go? ' * 20}\nassistant: To Rome.",
+        f"user: And then?\nassistant: {'Home. ' * 20}"]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_texts_in_a_list_of_objects_become_rows_as_advised(tmp_path):
+    comments = [{"by": "x7", "body": "A fine day. " * 9}, {"by": "x8", "body": None},
+                {"by": "x9", "body": "It was."}]
+    rows = [{"id": "a1", "comments": comments}, {"id": "a2", "comments": None}]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match="; column comments has more text: for the texts") as error:
+        read(path)
+    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
+    command = command.replace("FILE", path.name).replace("KEY", "body")
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl") == [f"{'A fine day. ' * 9}\nIt was."]
+
+
+@pytest.mark.parametrize("row", [
+    {"summary": "A fine day. " * 20, "meta": {"by": "An author of it. " * 99}},  # no short text
+    {"title": "A fine day.", "meta": {"by": "Ann Lee and others"}},
+    {"title": "A fine day.", "meta": {"ids": ["6ba7b810"] * 99}, "ids": ["a", 5]}])
+def test_objects_are_not_named_beside_a_column_of_text(tmp_path, row):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "a.jsonl", json.dumps(row)))
+    assert "has more text" not in str(error.value) and "jq" not in str(error.value)
+
+
+def test_of_two_objects_that_with_most_text_is_named(tmp_path):
+    row = {"meta": {"by": "Ann Lee"}, "data": {"body": "A longer text."}}
+    with pytest.raises(UserError, match=r"\{text: .data.KEY\}"):
+        read(write(tmp_path / "a.jsonl", json.dumps(row)))
+
+
+@pytest.mark.parametrize("longer", [
+    "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "2024-05-01 10:00:00 +00:00", "a" * 64,
+    "https://example.org/a-fine-day/and-more"])
+@pytest.mark.parametrize("text", ["a fine day", "Fine, so.", "\u4eca\u65e5\u306f"])
+def test_ids_and_dates_are_not_the_column_with_most_text(tmp_path, longer, text):
+    path = write(tmp_path / "a.jsonl", json.dumps({"origin": longer, "title": text}))
+    with pytest.raises(UserError, match="as title, which has most text"):
+        read(path)
+    rows = f"origin,title\n{longer},{json.dumps(text, ensure_ascii=False)}\n"
+    path = write(tmp_path / "a.csv", rows)
+    with pytest.raises(UserError, match="as title, which has most text"):
+        read(path)
+
+
 POEM = {"title": "Night", "tags": [], "lines of it": ["It is dark.", "It's late."]}
 
 

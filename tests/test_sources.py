@@ -407,6 +407,12 @@ def test_a_much_longer_column_is_named(tmp_path, capsys, name, column, noted):
     assert notes(capsys) == (expected if noted else [])
 
 
+def test_a_column_of_long_ids_is_not_named(tmp_path, capsys):
+    row = {"text": "A fine day.", "signature": "0f" * 32}
+    texts(files=write(tmp_path / "a.jsonl", json.dumps(row)))
+    assert notes(capsys) == []
+
+
 def test_a_longer_column_is_not_named_if_the_text_is_a_third(tmp_path, capsys):
     rows = [{"text": "y" * 10, "body": "z" * 30}] * 5
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
