@@ -303,6 +303,27 @@ class OtherFormat(NotUTF8):
     """The first bytes of a file show what it is instead."""
 
 
+class NoReader(UserError):
+    """The package that reads a file is not installed."""
+
+
+def require_pyarrow(advice: str) -> None:
+    """Raise NoReader, which ends with `advice`, unless pyarrow is installed."""
+    try:
+        require_modules("pyarrow", advice=advice)
+    except UserError as error:
+        raise NoReader(str(error)) from None
+
+
+def is_damaged(error: UserError) -> bool:
+    """Return whether an error of `reading` is about what is in the file, and not this machine."""
+    cause = error.__cause__
+    if isinstance(error, NoReader) or isinstance(cause, MemoryError):
+        return False
+    # Libraries raise OSError for bad content, too, but without a number of the system.
+    return not isinstance(cause, OSError) or cause.errno is None
+
+
 @contextmanager
 def reading(name: str, advice: str = "") -> Iterator[None]:
     """Turn any error of reading a text into a UserError, which ends with `advice`."""
@@ -336,7 +357,7 @@ def unpack(file: io.BufferedReader) -> io.BufferedReader:
     if head.startswith(GZIP):
         content = io.BufferedReader(gzip.GzipFile(fileobj=file))
     elif ZSTD.match(head):
-        require_modules("pyarrow", advice="unpack it with unzstd FILE")
+        require_pyarrow("unpack it with unzstd FILE")
         import pyarrow
 
         content = io.BufferedReader(pyarrow.input_stream(file, compression="zstd"))
@@ -927,7 +948,7 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
     `datasets` would read ahead, and hold the whole file in memory. Raises NoText for a column that
     is not there or holds no text.
     """
-    require_modules("pyarrow", advice="write its texts to a .jsonl file")
+    require_pyarrow("write its texts to a .jsonl file")
     from pyarrow import parquet
 
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:

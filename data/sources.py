@@ -42,6 +42,7 @@ from data.readers import (
     check_kind,
     file_kind,
     import_datasets,
+    is_damaged,
     list_folder,
     name_type,
     no_text,
@@ -308,17 +309,14 @@ class Files(Source):
         tables = {*notes.skipped_tables}
         for search in searches:
             search.without_text = tables.intersection(search.paths)
-        left_out = tables.union(*(search.not_utf8 for search in searches))
+        left_out = tables.union(*(search.not_utf8 + search.damaged for search in searches))
         self.left_out = [number for number, file in enumerate(files) if file.name in left_out]
         self.n_files = len(files) - len(self.left_out)
-        if self.n_files == 0 and notes.no_text is not None:
-            raise notes.no_text
-        for search in searches:
-            if search.is_folder or search.not_utf8:
-                self.say(search.describe())
-            software = search.describe_software()
-            if software is not None:
-                self.say(software)
+        for error in (notes.no_text, *(search.damage for search in searches)):
+            if self.n_files == 0 and error is not None:
+                raise error
+        for line in chain.from_iterable(search.lines() for search in searches):
+            self.say(line)
         for line in notes.lines():
             self.say(line)
 
@@ -588,7 +586,8 @@ def resolve_files(names: Iterable[str]) -> set[str]:
 
 
 class LeftOut(UserError):
-    """A file in a folder or of a glob is not UTF-8, or a table in a folder has no text."""
+    """A file in a folder or of a glob is not UTF-8, or one in a folder is damaged, or is a table
+    without text."""
 
 
 @dataclass
@@ -609,6 +608,10 @@ class Search:
     found."""
     other_formats: list[OtherFormat] = field(default_factory=list)
     """Errors that name a format: for those of `not_utf8` whose first bytes show one."""
+    damaged: list[str] = field(default_factory=list)
+    """Those of its files that turned out to be damaged, likewise."""
+    damage: UserError | None = None
+    """What is wrong with the first of these."""
     without_text: set[str] = field(default_factory=set)
     """Those of its files that are tables without the column that is read."""
 
@@ -627,6 +630,15 @@ class Search:
         if len(self.not_utf8) == self.n_files:
             raise UserError(f"--data.files {self.pattern} has no file to read: "
                             f"{self.describe_not_utf8()}")
+        raise LeftOut(str(error))
+
+    def leave_out_damaged(self, name: str, error: UserError) -> NoReturn:
+        """Count a file that is damaged. Raises LeftOut, or the error if it is the only file."""
+        self.damaged.append(name)
+        if self.damage is None:
+            self.damage = error
+        if self.n_files == 1:
+            raise error
         raise LeftOut(str(error))
 
     def describe_others(self) -> str:
@@ -669,9 +681,24 @@ class Search:
             return f"; {error}"
         return ""
 
+    def lines(self) -> list[str]:
+        """Return the notes."""
+        lines: list[str] = []
+        if self.is_folder or self.not_utf8:
+            lines.append(self.describe())
+        software = self.describe_software()
+        if software is not None:
+            lines.append(software)
+        if len(self.damaged) == 1:
+            lines.append(f"note: 1 file is left out: {self.damage}")
+        elif self.damaged:
+            lines.append(f"note: {len(self.damaged):,} files are left out, which are damaged: "
+                         f"{list_names(self.damaged)}; of these, {self.damage}")
+        return lines
+
     def describe(self) -> str:
         """Return a note that says how many files are read, and which are left out."""
-        unread = self.without_text.union(self.not_utf8)
+        unread = self.without_text.union(self.not_utf8, self.damaged)
         read = [path for path in self.paths if path not in unread]
         n_read = len(read)
         total = len(self.paths) + sum(map(len, self.others.values()))
@@ -730,7 +757,10 @@ class TextFile:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Name the file in every error. One that is not UTF-8 is left out of a folder or glob."""
+        """Name the file in every error.
+
+        One that is not UTF-8 is left out of a folder or glob, and a damaged one out of a folder.
+        """
         try:
             with reading(self.name):
                 yield
@@ -738,6 +768,12 @@ class TextFile:
             if self.search is None:
                 raise
             self.search.leave_out(self.name, error)
+        except NoText:  # see `read_file`
+            raise
+        except UserError as error:
+            if not self.in_folder or self.search is None or not is_damaged(error):
+                raise
+            self.search.leave_out_damaged(self.name, error)
 
 
 @dataclass

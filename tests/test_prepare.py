@@ -645,6 +645,7 @@ def test_a_run_finds_its_data_when_the_text_has_changed(corpus):
 @pytest.mark.parametrize("name, reason", [
     ("b.txt", "b.txt cannot be read: .* is not UTF-8"),
     ("c.csv", "c.csv cannot be read: it has no text in a column 'text'"),
+    ("d.jsonl", "d.jsonl cannot be read: line 1 is no JSON object"),
 ])
 def test_a_file_that_a_folder_left_out_is_refused_once_named(tmp_path, name, reason):
     folder = tmp_path / "folder"
@@ -652,6 +653,7 @@ def test_a_file_that_a_folder_left_out_is_refused_once_named(tmp_path, name, rea
     jsonl(folder / "a.jsonl", DOCUMENTS)
     (folder / "b.txt").write_bytes(b"\xff" * 30)
     (folder / "c.csv").write_text("id,name\n1,a\n", encoding="utf-8")
+    (folder / "d.jsonl").write_text('{"text": "half', encoding="utf-8")
     of_folder = config(folder)
     find_or_prepare(of_folder)
     with pytest.raises(UserError, match=reason):

@@ -18,6 +18,7 @@ import tarfile
 import zipfile
 from email.message import EmailMessage
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow
 import pyarrow.parquet
@@ -953,6 +954,83 @@ def test_a_named_table_without_the_column_is_an_error(tmp_path):
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     with pytest.raises(UserError, match="only 'day', 'amount': "):
         read(tmp_path, tmp_path / "b.csv")
+
+
+BAD_LINE = '{"text": "row"}\n{"text": "half\n'
+
+
+def half_of_parquet():
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["row"]}), file)
+    return file.getvalue()[:-20]
+
+
+@pytest.mark.parametrize("name, content, reason", [
+    ("b.jsonl", BAD_LINE, "line 2 is no JSON object: .*: mend or remove that line$"),
+    ("b.jsonl", '{"text": "row"}\n5\n', "line 2 is a number, not an object"),
+    ("b.jsonl", "[\n", "it holds one JSON array"),
+    ("b.csv", 'id,text\n1,row\n2,"b" c\n', "the row that begins in line 3 is no CSV"),
+    ("b.csv", "text,text\na,b\n", "its first line names 2 columns 'text'"),
+    ("b.tsv", 'text\tid\nrow\t1\t2\n', "line 2 has 3 fields"),
+    ("b.parquet", half_of_parquet(), "Arrow.*: "),
+    ("b.jsonl.gz", gz(b'{"text": "row"}\n' * 999)[:40], "EOFError: "),
+    ("b.jsonl.gz", gz(b'{"text": "row"}\n')[:-8] + b"\1" * 8, "BadGzipFile: "),
+    ("b.txt.gz", gz(bytes(range(65, 91)) * 9)[:30], "EOFError: .*ended before"),
+    ("b.txt.zst", zstd(b"a text" * 99)[:-9], "OSError: ")], ids=short)
+def test_a_folder_leaves_out_a_damaged_file(tmp_path, capsys, name, content, reason):
+    write(tmp_path / "a.txt", "first")
+    write(tmp_path / name, content)
+    write(tmp_path / "c.txt", "last")
+    assert copied(tmp_path) == "firstlast"
+    count, note = notes(capsys)
+    assert count == f"{tmp_path}: 2 files of 3 are read"
+    assert re.match(f"1 file is left out: {tmp_path}/{name} cannot be read: {reason}", note)
+
+
+def test_damaged_files_of_a_folder_are_counted(tmp_path, capsys):
+    write(tmp_path / "a.txt", "text")
+    for name in "bcdef":
+        write(tmp_path / f"{name}.jsonl", BAD_LINE)
+    copied(tmp_path)
+    b, c, d = (f"{tmp_path}/{name}.jsonl" for name in "bcd")
+    assert notes(capsys)[1].startswith(f"5 files are left out, which are damaged: {b}, {c}, {d} "
+                                       f"and 2 more; of these, {b} cannot be read: line 2 is no ")
+
+
+@pytest.mark.parametrize("names", [["b.jsonl"], [".", "b.jsonl"], ["*.jsonl"]])
+def test_a_damaged_file_that_is_named_is_an_error(tmp_path, monkeypatch, names):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "a.jsonl", '{"text": "row"}')
+    write(tmp_path / "b.jsonl", BAD_LINE)
+    with pytest.raises(UserError, match="^b.jsonl cannot be read: line 2|^./b.jsonl cannot"):
+        copied(*names)
+
+
+@pytest.mark.parametrize("names", [["b.jsonl"], ["b.jsonl", "c.jsonl"]])
+def test_a_folder_of_damaged_files_is_an_error(tmp_path, names):
+    for name in names:
+        write(tmp_path / name, BAD_LINE)
+    with pytest.raises(UserError, match=f"^{tmp_path}/b.jsonl cannot be read: line 2 is no JSON"):
+        copied(tmp_path)
+
+
+@pytest.mark.parametrize("error, words", [
+    (MemoryError(), "MemoryError"), (OSError(5, "Input/output error"), "Input/output error")])
+def test_an_error_of_the_machine_leaves_no_file_out(tmp_path, monkeypatch, error, words):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.jsonl", '{"text": "row"}')
+    monkeypatch.setattr(readers, "read_jsonl", Mock(side_effect=error))
+    with pytest.raises(UserError, match=f"b.jsonl cannot be read: .*{words}"):
+        copied(tmp_path)
+
+
+def test_a_missing_package_leaves_no_file_out(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt", "text")
+    write_parquet(tmp_path / "b.parquet", {"text": ["row"]})
+    monkeypatch.setattr("errors.find_spec", lambda module: None)
+    with pytest.raises(UserError, match="b.parquet cannot be read: the package pyarrow is missing"):
+        copied(tmp_path)
 
 
 def test_an_empty_table_is_no_error_in_a_folder(tmp_path):
