@@ -806,6 +806,10 @@ class Notes:
     """Files of plain text with NUL characters."""
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
+    n_plain: int = 0
+    """How many files of plain text have text."""
+    undivided: list[str] = field(default_factory=list)
+    """Those of them without data.separator."""
 
     def add(self, noticed: "Notes") -> None:
         """Add what was noticed in a file that has been read. Of two files, the first is named."""
@@ -817,6 +821,8 @@ class Notes:
         self.pages += noticed.pages
         self.json += noticed.json
         self.with_nul += noticed.with_nul
+        self.n_plain += noticed.n_plain
+        self.undivided += noticed.undivided
         for kind, column in noticed.other_types.items():
             self.other_types.setdefault(kind, column)
         for kind, column in noticed.joined.items():
@@ -841,6 +847,14 @@ class Notes:
                 continue
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
+
+    def look_at_start(self, text: str, name: str, kind: str) -> None:
+        """Note what the first piece of a file of plain text shows."""
+        self.n_plain += 1
+        if re.match(r"\s*<(!doctype )?html\b", text, re.IGNORECASE):
+            self.pages.append(name)
+        if kind not in CODE.split() and begins_as_rows(text):
+            self.json.append(name)
 
     def look_at_types(self, row: Mapping[str, Any], columns: list[str]) -> None:
         """Note which values in these columns of a row are joined, and which cannot be read."""
@@ -933,6 +947,10 @@ class Notes:
             hint = " (in bash, a line break is $'\\n')" if "\\" in separator else ""
             lines.append(f"note: data.separator {separator!r} does not occur: each file of plain "
                          f"text is one document{hint}")
+        elif self.undivided:
+            lines.append(f"note: files of plain text without data.separator {separator!r} are one "
+                         f"document each: {list_names(self.undivided)} "
+                         f"({len(self.undivided):,} of {self.n_plain:,} files)")
         return lines
 
 
@@ -983,7 +1001,7 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
 
 
 def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
-    """Yield a text file in pieces."""
+    """Yield a text file in pieces. `notes` are of this file alone."""
     kind = file_kind(file.path)
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
@@ -995,10 +1013,8 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     before = ""  # the end of the text before, in which the separator may begin
     with file.reading():
         for piece in read_text(file.path):
-            if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
-                notes.pages.append(file.name)
-            if is_first and kind not in CODE.split() and begins_as_rows(piece):
-                notes.json.append(file.name)
+            if is_first:
+                notes.look_at_start(piece, file.name, kind)
             if "\0" in piece and file.name not in notes.with_nul:
                 notes.with_nul.append(file.name)
             is_first = False
@@ -1006,6 +1022,9 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
             notes.look_for_markers(text, file.name, kind)
             before = text[max(0, len(text) - carried):]
             yield piece
+    has_text = not is_first
+    if has_text and notes.config.separator not in (None, *notes.markers):
+        notes.undivided.append(file.name)
 
 
 def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterable[str]]:

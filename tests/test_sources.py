@@ -483,6 +483,26 @@ def test_a_separator_that_never_occurs_is_noted(tmp_path, capsys):
     assert note.endswith("(in bash, a line break is $'\\n')")
 
 
+def test_files_without_the_separator_are_noted(tmp_path, capsys):
+    names = {"a.txt": "a===b", "b.txt": "b", "c.py": "c", "d.txt": "", "e.txt": "e = = =",
+             "f.txt": "===f", "g.txt": "g"}
+    files = [write(tmp_path / name, content) for name, content in names.items()]
+    files.append(write_jsonl(tmp_path / "h.jsonl", ["h"]))
+    texts(files=files, separator="===")
+    assert notes(capsys) == [
+        "files of plain text without data.separator '===' are one document each: "
+        f"{tmp_path}/b.txt, {tmp_path}/c.py, {tmp_path}/e.txt and 1 more (4 of 6 files)"]
+
+
+def test_files_of_a_folder_without_the_separator_are_noted(tmp_path, capsys):
+    for name, content in {"c.txt": "a\n===\nb", "d.txt": "c"}.items():
+        write(tmp_path / name, content)
+    texts(files=str(tmp_path), separator="===")
+    assert notes(capsys)[1:] == [
+        "files of plain text without data.separator '===' are one document each: "
+        f"{tmp_path}/d.txt (1 of 2 files)"]
+
+
 def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "PIECE", 5)
     assert texts(files=write(tmp_path / "a.txt", "aaa<|sep|>b"), separator="<|sep|>") == [
