@@ -838,6 +838,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         delimiter = choose_delimiter(first, column, delimiters)
         rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         begin = 1 + skipped  # line of the row
+        names: list[str] = []
         try:
             names = next(rows, [])
             if first:  # else the file is empty
@@ -858,11 +859,19 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
                     yield dict(zip(names, fields, strict=False))
                 begin = rows.line_num + 1 + skipped
         except csv.Error as error:
-            advice = "a quote inside a quoted text is written twice"
-            if delimiter == "\t":
-                advice += f"; {ADVISE_UNQUOTED}"
             raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
-                            f"{advice}") from None
+                            f"{advise_quotes(delimiter, with_names=names != [])}") from None
+
+
+def advise_quotes(delimiter: str, with_names: bool) -> str:
+    """Return how to mend the quotes of a row of a CSV. `with_names`: the names were read before it.
+    """
+    advice = "a quote inside a quoted text is written twice"
+    if delimiter == "\t":
+        advice += f"; {ADVISE_UNQUOTED}"
+        if not with_names:
+            advice += "; if that line is a row already, write a line of names above it first"
+    return advice
 
 
 def measure_fields(names: list[str], rows: Iterable[list[str]]) -> ColumnSizes:

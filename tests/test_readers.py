@@ -557,6 +557,19 @@ def test_a_tsv_with_plain_quotes_is_read_as_advised(tmp_path):
     assert read(tmp_path / "NEW.jsonl") == ['"Yes," she said', '"so', 'caf\u00e9"']
 
 
+def test_a_tsv_without_names_is_read_as_advised(tmp_path):
+    rows = '1\t"Yes," she said\n0\t"so\n'
+    path = write(tmp_path / "a.tsv", rows)
+    words = r"that begins in line 1 .*; if that line is a row already, write a line of names above"
+    with pytest.raises(UserError, match=words):
+        read(path)
+    write(path, "label\ttext\n" + rows)
+    with pytest.raises(UserError, match="that begins in line 2 .* > NEW.jsonl reads them as such$"):
+        read(path)
+    run_command(path, "python -c .* > NEW.jsonl")
+    assert read(tmp_path / "NEW.jsonl") == ['"Yes," she said', '"so']
+
+
 @pytest.mark.parametrize("rows", [
     '1\t"I went home.\n0\tThen I slept."\n', '1\t"I went\n0\thome.\n1\tThen I slept."\n',
     '1\t"I went home.\r\n0\tThen I slept."\r\n'])
