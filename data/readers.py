@@ -485,7 +485,11 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
 TEXT_TYPE = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
 NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
 TEXT_LIST = "list of str"  # likewise
-TEXT_LISTS = rf"{TEXT_LIST}|(large_)?list<.*: (large_)?string>|List\(Value\('(large_)?string'\)\)"
+FORMATTED = "list of formatted parts"  # likewise
+TEXT_LISTS = (
+    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<.*: (large_)?string>"
+    r"|List\(Value\('(large_)?string'\)\)"
+)
 CHAT = "list of turns"  # likewise
 CHATS = (
     rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
@@ -615,6 +619,7 @@ def value_text(value: Any) -> str | None:
     """Return the text of a value in a column, or None if it has none.
 
     The strings of a list stand below each other, and so do the turns of a chat, as "user: Hello".
+    The parts of a formatted text are joined without a separator.
     """
     if isinstance(value, str):
         return value
@@ -622,6 +627,8 @@ def value_text(value: Any) -> str | None:
         return None
     if is_chat(value):
         value = [turn for turn in map(turn_text, value) if turn]
+    elif is_formatted(value):
+        return "".join(part if isinstance(part, str) else part["text"] for part in value)
     if not all(isinstance(part, str) for part in value):
         return None
     return "\n".join(value)
@@ -633,6 +640,15 @@ def is_chat(value: list[Any]) -> bool:
         return False
     have_speakers = all(first_of(SPEAKERS, turn) is not None for turn in value)
     return have_speakers and any(first_of(WORDS, turn) is not None for turn in value)
+
+
+def is_formatted(value: list[Any]) -> bool:
+    """Return whether a list holds strings and objects with a type and a text, as Telegram writes a
+    message with a link or in bold."""
+    objects = [part for part in value if not isinstance(part, str)]
+    return objects != [] and all(
+        isinstance(part, dict) and isinstance(part.get("type"), str)
+        and isinstance(part.get("text"), str) for part in objects)
 
 
 def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:
@@ -688,6 +704,8 @@ def name_type(value: Any) -> str:
         return TEXT_LIST
     if isinstance(value, list) and is_chat(value):
         return CHAT
+    if isinstance(value, list) and is_formatted(value):
+        return FORMATTED
     return type(value).__name__
 
 

@@ -25,6 +25,7 @@ from data.readers import (
     CHAT,
     CODE,
     COMPRESSED,
+    FORMATTED,
     LONGER,
     MAIL_AS_LINES,
     NOTHING,
@@ -860,7 +861,7 @@ class Notes:
         """Note which values in these columns of a row are joined, and which cannot be read."""
         for name in columns:
             kind = name_type(row.get(name))
-            if kind in (TEXT_LIST, CHAT):
+            if kind in (TEXT_LIST, FORMATTED, CHAT):
                 self.joined.setdefault(kind, name)
             elif kind not in ("str", NOTHING):
                 self.other_types.setdefault(kind, name)
@@ -892,7 +893,10 @@ class Notes:
                          f"column {column}{rest}")
         for kind, name in self.joined.items():
             note = f"the lists of strings in column {name} are joined by line breaks"
-            if kind == CHAT:
+            if kind == FORMATTED:
+                note = (f"the parts of formatted texts in column {name}, such as links, are joined "
+                        "without a separator")
+            elif kind == CHAT:
                 note = f"each turn in column {name} becomes a line such as 'user: Hello'"
                 if self.config.tokenizer is not None:  # that of a model, which may have a template
                     note += ", in no chat template: see docs/interop.md#chat-templates"
@@ -1075,7 +1079,7 @@ def measure_columns(
             sizes.add(name, [value])
         elif kind == TEXT_LIST:
             sizes.add(name, value)
-        elif kind == CHAT:
+        elif kind in (FORMATTED, CHAT):
             sizes.add(name, [value_text(value) or ""])
         elif with_nested:
             sizes.add_nested(name, value)

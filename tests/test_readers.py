@@ -276,6 +276,26 @@ def test_a_list_of_strings_is_one_text(tmp_path):
     assert read(path, column="lines of it") == ["It is dark.\nIt's late."]
 
 
+LINK = {"type": "link", "text": "https://a.b"}
+BOLD = {"type": "bold", "text": "now"}
+
+
+@pytest.mark.parametrize("value, text", [
+    (["see ", LINK, " and go ", BOLD, "."], "see https://a.b and go now."), ([LINK], "https://a.b"),
+    (["", LINK, ""], "https://a.b"), (["two\n", BOLD], "two\nnow"),
+    ([{"type": "plain", "text": "so "}, BOLD], "so now")])
+def test_the_parts_of_a_telegram_message_are_joined(tmp_path, value, text):
+    rows = [{"id": 1, "text": "hi"}, {"id": 2, "text": value}]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert read(path) == ["hi", text]
+
+
+def test_formatted_texts_can_be_the_column_with_most(tmp_path):
+    row = {"title": "A day", "body": ["Here it is: ", LINK]}
+    with pytest.raises(UserError, match="as body, which has most text"):
+        read(write(tmp_path / "a.jsonl", json.dumps(row)))
+
+
 @pytest.mark.parametrize("lines, words", [
     (["a line that is longer"], "--data.column, as lines, which has most"),
     (["line"], "--data.column, as title, which has most")])
@@ -485,7 +505,8 @@ def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
 
 
 @pytest.mark.parametrize(
-    "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}],
+    "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}], [LINK, 5],
+              ["a", {"type": "link"}], [{"text": "a"}], [{"type": 1, "text": "a"}],
               [{"role": "user", "text": "hi"}]])
 def test_other_values_have_no_text(value):
     assert readers.row_text({"text": value}, "text") is None

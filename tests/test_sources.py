@@ -167,7 +167,7 @@ def test_rows_without_a_text_are_no_documents(tmp_path):
 
 
 def test_rows_whose_value_is_no_text_are_no_documents(tmp_path):
-    """Telegram writes a list where a message has a link, also in the first one."""
+    """Also in the first row."""
     content = '{"text": ["see ", {"type": "link"}]}\n{"text": "a"}\n{"text": 5}\n{"text": "b"}\n'
     assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
 
@@ -374,6 +374,8 @@ def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, cou
 
 @pytest.mark.parametrize("value, note", [
     (["b", "c"], "the lists of strings in column text are joined by line breaks"),
+    (["b", {"type": "bold", "text": "c"}],
+     "the parts of formatted texts in column text, such as links, are joined without a separator"),
     ([{"role": "user", "content": "b"}],
      "each turn in column text becomes a line such as 'user: Hello'")])
 def test_what_is_joined_to_a_text_is_noted(tmp_path, capsys, value, note):
