@@ -668,12 +668,13 @@ def turn_text(turn: Mapping[str, Any]) -> str:
 
 
 def no_text(
-    column: str, columns: Mapping[str, str], delimiter: str | None = None,
+    column: str, wanted: str, columns: Mapping[str, str], delimiter: str | None = None,
     is_parquet: bool = False, sizes: ColumnSizes | None = None,
 ) -> NoText:
     """Return the error for a table of these columns and types, of which `column` is no text.
 
-    `delimiter` is that of a CSV. `sizes` are those of the columns, if they are known.
+    `wanted` is data.column, which may have further names. `delimiter` is that of a CSV. `sizes` are
+    those of the columns, if they are known.
     """
     for name, kind in columns.items():
         if re.fullmatch(CHATS, kind):
@@ -689,7 +690,7 @@ def no_text(
                 if re.fullmatch(f"{TEXT_TYPE}|{TEXT_LISTS}", kind)]
     if sizes is None:
         sizes = ColumnSizes()
-    advice = suggest_column(column, readable)
+    advice = suggest_column(column, wanted, columns, readable)
     if not advice:
         advice = advise_column(readable, sizes, is_csv=delimiter is not None)
         advice += advise_nested(columns, readable, sizes, is_parquet)
@@ -709,13 +710,27 @@ def name_type(value: Any) -> str:
     return type(value).__name__
 
 
-def suggest_column(column: str, texts: Iterable[str]) -> str:
-    """Return the column of text whose name is nearly `column`, as a question; "" if none is."""
-    in_lower_case = {name.lower(): name for name in texts}
-    nearest = closest(column.lower(), in_lower_case)
-    if nearest is None:
-        return ""
-    return f"did you mean --data.column {shlex.quote(in_lower_case[nearest])}?"
+def suggest_column(
+    column: str, wanted: str, columns: Container[str], texts: Iterable[str]
+) -> str:
+    """Return `wanted` with a name of `texts` that is nearly `column`, as a question; "" if none is.
+
+    Other names in it that are no columns are corrected too, where they can be.
+    """
+    names = split_column(wanted, columns)
+    in_lower_case = {name.lower(): name for name in texts if name not in names}
+    corrected = []
+    for name in names:
+        nearest = None
+        if name == column or name not in columns:
+            nearest = closest(name.lower(), in_lower_case)
+        if nearest is not None:
+            corrected.append(in_lower_case.pop(nearest))
+        elif name == column:
+            return ""
+        else:
+            corrected.append(name)
+    return f"did you mean --data.column {shlex.quote(','.join(corrected))}?"
 
 
 def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
@@ -916,7 +931,8 @@ def check_names(
     for each in split_column(column, names):
         if each not in names:
             sizes = measure_fields(names, islice(rows, ROWS))
-            raise no_text(each, dict.fromkeys(names, "str"), delimiter, sizes=sizes)
+            columns = dict.fromkeys(names, "str")
+            raise no_text(each, column, columns, delimiter, sizes=sizes)
         if names.count(each) > 1:
             raise UserError(f"its first line names {names.count(each)} columns {each!r}: give each "
                             "another name")
@@ -984,7 +1000,7 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
         for each in columns:
             kind = types.get(each, "").removeprefix("dictionary<values=")
             if not re.match(f"({TEXT_TYPE}|{TEXT_LISTS}|{CHATS})(,|$)", kind):
-                raise no_text(each, types, is_parquet=True)
+                raise no_text(each, column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 

@@ -424,7 +424,7 @@ class Hub(Source):
             columns = split_column(config.column, types)
             for column in columns:
                 if column not in types:
-                    raise no_text(column, types)
+                    raise no_text(column, config.column, types)
             yield from read_column(rows.select_columns(columns), notes)
         for line in notes.lines():
             self.say(line)
@@ -1058,7 +1058,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             check_types(types, notes)
     for name in split_column(column, types):
         if types and name not in types:
-            raise no_text(name, types, sizes=notes.sizes)
+            raise no_text(name, column, types, sizes=notes.sizes)
     if notes.rows == notes.rows_without_text:
         check_types(types, notes)
 
@@ -1098,4 +1098,4 @@ def check_types(types: dict[str, str], notes: Notes) -> None:
     if notes.other_types:
         kind, name = next(iter(notes.other_types.items()))
         # `types` may have the type of an empty string before it.
-        raise no_text(name, types | {name: kind}, sizes=notes.sizes)
+        raise no_text(name, notes.config.column, types | {name: kind}, sizes=notes.sizes)

@@ -146,6 +146,31 @@ def test_a_column_of_nearly_this_name_is_suggested(tmp_path, column, header, sug
     assert str(error.value).endswith(f": did you mean --data.column {suggestion}?")
 
 
+@pytest.mark.parametrize("column, suggestion", [
+    ("title,ingredient,steps", "title,ingredients,steps"),
+    ("title, Ingredients", "title,ingredients"), ("titel,ingredient", "title,ingredients"),
+    ("ingredient,nothing", "ingredients,nothing"), ("title,step", "title,steps")])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_the_whole_list_of_columns_is_corrected(tmp_path, suffix, column, suggestion):
+    path = tmp_path / f"a.{suffix}"
+    row = {"title": "Soup", "ingredients": "water", "steps": "Boil it."}
+    if suffix == "csv":
+        write(path, f"{','.join(row)}\n{','.join(row.values())}\n")
+    elif suffix == "jsonl":
+        write(path, json.dumps(row))
+    else:
+        write_parquet(path, {name: [text] for name, text in row.items()})
+    with pytest.raises(UserError) as error:
+        read(path, column=column)
+    assert str(error.value).endswith(f": did you mean --data.column {suggestion}?")
+
+
+def test_no_column_is_suggested_twice(tmp_path):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "a.csv", "title,steps\nSoup,Boil it.\n"), column="title,titles")
+    assert "did you mean" not in str(error.value)
+
+
 def test_no_column_without_text_is_suggested(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"Text": 5, "summary": "b"}\n')
     with pytest.raises(UserError, match="choose its only column of text with .*column summary"):
