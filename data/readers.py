@@ -566,12 +566,36 @@ ADVISE_UNQUOTED = (
     'open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", quoting=csv.QUOTE_NONE)]\' '
     "> NEW.jsonl reads them as such"
 )
-# The plain text of every message, without its headers and attachments.
-MAIL_AS_LINES = (
+# Of mail, the plain text of every message, without its headers and attachments.
+PRINT_BODIES = (
+    'bodies = (message.get_body(("plain",)) for message in box); '
+    '[print(json.dumps({"text": body.get_content()})) for body in bodies if body]'
+)
+MBOX_AS_LINES = (
     "import email, json, mailbox; from email.policy import default; "
     'box = mailbox.mbox("FILE", lambda file: email.message_from_binary_file(file, policy=default));'
-    ' bodies = [message.get_body(("plain",)) for message in box]; '
-    '[print(json.dumps({"text": body.get_content()})) for body in bodies if body]'
+    f" {PRINT_BODIES}"
+)
+EML_AS_LINES = (
+    "import email, json, sys; from email.policy import default; "
+    'box = (email.message_from_binary_file(open(name, "rb"), policy=default) '
+    f"for name in sys.argv[1:]); {PRINT_BODIES}"
+)
+MAIL_AS_LINES = {
+    ".mbox": f"python -c {shlex.quote(MBOX_AS_LINES)} > NEW.jsonl",
+    ".eml": f"python -c {shlex.quote(EML_AS_LINES)} FILES > NEW.jsonl",
+}
+# Of subtitles, what stands below each line of times, without tags. A number or a name may stand
+# above it, and in .vtt there are blocks without times, for notes and styles.
+SUBTITLES = {".srt", ".vtt"}
+SUBTITLES_AS_LINES = (
+    "import json, re, sys; "
+    'texts = (open(name, encoding="utf-8-sig").read() for name in sys.argv[1:]); '
+    r'blocks = (re.split(r"\n\s*\n|\n(?=(?:\d+\n)?.*-->)", text) for text in texts); '
+    r'cues = ([each.split("-->", 1)[1].partition("\n")[2].strip() for each in blocks_of_file '
+    r'if "-->" in each] for blocks_of_file in blocks); '
+    r'[print(json.dumps({"text": re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(each))})) '
+    "for each in cues]"
 )
 # `datasets` needs pandas, so whoever has Parquet files has it.
 PARQUET_AS_LINES = (

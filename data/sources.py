@@ -32,6 +32,8 @@ from data.readers import (
     PLAIN,
     REFUSED,
     SOFTWARE,
+    SUBTITLES,
+    SUBTITLES_AS_LINES,
     TABLES,
     TEXT_LIST,
     ColumnSizes,
@@ -799,6 +801,8 @@ class Notes:
     """Those of tables of which all columns are read (not .parquet)."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
+    subtitles: list[str] = field(default_factory=list)
+    """Files of subtitles with times."""
     pages: list[str] = field(default_factory=list)
     """Files that begin as HTML."""
     json: list[str] = field(default_factory=list)
@@ -819,6 +823,7 @@ class Notes:
         self.other_columns |= noticed.other_columns
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
+        self.subtitles += noticed.subtitles
         self.pages += noticed.pages
         self.json += noticed.json
         self.with_nul += noticed.with_nul
@@ -852,6 +857,8 @@ class Notes:
     def look_at_start(self, text: str, name: str, kind: str) -> None:
         """Note what the first piece of a file of plain text shows."""
         self.n_plain += 1
+        if kind in SUBTITLES and "-->" in text:
+            self.subtitles.append(name)
         if re.match(r"\s*<(!doctype )?html\b", text, re.IGNORECASE):
             self.pages.append(name)
         if kind not in CODE.split() and begins_as_rows(text):
@@ -925,14 +932,18 @@ class Notes:
     def lines_of_plain_text(self) -> list[str]:
         """Return the notes on files of plain text."""
         lines: list[str] = []
-        separator = self.config.separator
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
-        if ".mbox" in self.kinds:
-            lines.append("note: mail has headers and attachments, which are trained as text: "
-                         f"python -c {shlex.quote(MAIL_AS_LINES)} > NEW.jsonl writes the plain "
-                         "text of its messages")
+        for kind, command in MAIL_AS_LINES.items():
+            if kind in self.kinds:
+                lines.append("note: mail has headers and attachments, which are trained as text: "
+                             f"{command} writes the plain text of its messages")
+        if self.subtitles:
+            lines.append("note: subtitles, whose numbers and times are trained as text: "
+                         f"{list_names(self.subtitles)}; python -c "
+                         f"{shlex.quote(SUBTITLES_AS_LINES)} FILES > NEW.jsonl writes what is said "
+                         "in each file")
         if self.pages:
             lines.append(
                 f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
@@ -942,6 +953,12 @@ class Notes:
         if self.with_nul:
             lines.append("note: NUL characters, as binary data has them, are trained as text: "
                          f"{list_names(self.with_nul)}")
+        return lines + self.lines_of_separators()
+
+    def lines_of_separators(self) -> list[str]:
+        """Return the notes on what divides files of plain text, and does not."""
+        lines: list[str] = []
+        separator = self.config.separator
         if separator is None:
             for marker, name in self.markers.items():
                 lines.append(f"note: {marker} in {name} is trained as ordinary characters: to "

@@ -1317,17 +1317,77 @@ def test_an_empty_folder_is_refused(tmp_path):
         read(tmp_path)
 
 
-def test_the_command_for_mail_writes_what_was_said(tmp_path, capsys):
-    box = mailbox.mbox(tmp_path / "a.mbox")
+def run_noted(folder, note, files=""):
+    """Run the command in a note, in this folder."""
+    (command,) = re.findall("python -c .* > NEW.jsonl", note)
+    command = command.replace(" FILES >", f" {files} >").replace('"FILE"', f'"{files}"')
+    command = command.replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, cwd=folder, check=True)
+    return read(folder / "NEW.jsonl")
+
+
+def make_mail(text):
     message = EmailMessage()
     message["Subject"] = "Greeting"
-    message.set_content("Grüße = 1")
+    message.set_content(text)
     message.add_attachment(b"\0" * 99, maintype="image", subtype="png", filename="a.png")
-    box.add(message)
+    return message
+
+
+def test_the_command_for_mail_writes_what_was_said(tmp_path, capsys):
+    box = mailbox.mbox(tmp_path / "a.mbox")
+    box.add(make_mail("Gr\u00fc\u00dfe = 1"))
     box.close()
     read(tmp_path / "a.mbox")
     [note] = [line for line in notes(capsys) if line.startswith("mail has headers")]
-    (command,) = re.findall("python -c .* > NEW.jsonl", note)
-    command = command.replace("FILE", "a.mbox").replace("python", shlex.quote(sys.executable), 1)
-    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
-    assert read(tmp_path / "NEW.jsonl") == ["Grüße = 1\n"]
+    assert run_noted(tmp_path, note, "a.mbox") == ["Gr\u00fc\u00dfe = 1\n"]
+
+
+def test_the_command_for_messages_writes_what_was_said(tmp_path, capsys):
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.eml", bytes(make_mail(f"Gr\u00fc\u00dfe, {name}")))
+    read(tmp_path / "*.eml")
+    [note] = [line for line in notes(capsys) if line.startswith("mail has headers")]
+    texts = ["Gr\u00fc\u00dfe, a\n", "Gr\u00fc\u00dfe, b\n"]
+    assert run_noted(tmp_path, note, "*.eml") == texts
+
+
+SRT = """\
+1
+00:00:01,000 --> 00:00:02,000
+<i>Hello,</i> you.
+Caf\u00e9 in
+1984
+
+2
+00:00:03,000 --> 00:00:04,000
+I <3 it.
+3
+00:00:05,000 --> 00:00:06,000
+Bye.
+"""
+VTT = """\
+WEBVTT
+Kind: captions
+
+NOTE by Ann
+
+intro
+00:00:01.000 --> 00:00:02.000 align:start
+<v Ann>Hi <00:00:01.500><c>all</c>
+
+00:03.000 --> 00:04.000
+Bye.
+"""
+
+
+def test_the_command_for_subtitles_writes_what_was_said(tmp_path, capsys):
+    write(tmp_path / "a.srt", SRT)
+    write(tmp_path / "b.srt", codecs.BOM_UTF8 + SRT.replace("\n", "\r\n").encode())
+    write(tmp_path / "c.VTT", VTT)
+    write(tmp_path / "d.srt", "a text\n")
+    read(tmp_path)
+    [note] = [line for line in notes(capsys) if line.startswith("subtitles, whose numbers and")]
+    assert f": {tmp_path}/a.srt, {tmp_path}/b.srt, {tmp_path}/c.VTT; python -c " in note
+    said = "Hello, you.\nCaf\u00e9 in\n1984\nI <3 it.\nBye."
+    assert run_noted(tmp_path, note, "a.srt b.srt c.VTT") == [said, said, "Hi all\nBye."]
