@@ -51,6 +51,16 @@ CODE = """
 .toml .yaml .yml .ini .cfg .conf
 """
 PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
+# Suffixes of files that are text and no prose: drawings, data, what tools leave behind, keys and
+# checksums. No note says how to read them, and such a file is read if it is named.
+NO_PROSE = """
+.svg .eps .ps .dxf .obj .mtl .stl .ply .gltf .xpm .dot .gv .drawio
+.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld
+.aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
+.lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
+.sln .csproj .vcxproj .pbxproj .xcscheme .iml
+.pem .crt .cer .key .pub .csr .asc .sig .md5 .sha1 .sha256 .sha512
+"""
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
 # Folders that a build tool writes, and the files beside them that tell that it does.

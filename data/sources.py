@@ -28,6 +28,7 @@ from data.readers import (
     FORMATTED,
     LONGER,
     MAIL_AS_LINES,
+    NO_PROSE,
     NOTHING,
     PLAIN,
     REFUSED,
@@ -566,9 +567,12 @@ def search_files(pattern: str) -> "Search":
     if not paths:
         left_out = search.describe_others()
         content = f", and has {left_out}" if left_out else ""
-        advice = search.advise_others()
-        if not advice:
+        unknown = search.find_unknown()
+        if unknown is None:
             advice = search.advise_refused()
+        else:
+            kind, glob_of_kind = unknown
+            advice = f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
         raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 
@@ -663,14 +667,16 @@ class Search:
             found += "; --data.files FILE says what is wrong with one"
         return found
 
-    def advise_others(self) -> str:
-        """Return how to read the files of the most frequent suffix that is unknown and is text."""
+    def find_unknown(self) -> tuple[str, str] | None:
+        """Return the most frequent suffix that is unknown and is text, and the glob for its files.
+
+        None if there is no such suffix, or only those of files that are no prose.
+        """
         for kind, paths in sorted(self.others.items(), key=lambda item: (-len(item[1]), item[0])):
-            is_unknown = kind != "" and kind not in REFUSED
+            is_unknown = kind not in ("", *REFUSED, *NO_PROSE.split())
             if is_unknown and paths[0].endswith(kind) and begins_as_text(paths[0]):
-                pattern = os.path.join(glob.escape(self.pattern), "**", f"*{kind}")
-                return f"; to read the {kind} files too: --data.files {shlex.quote(pattern)}"
-        return ""
+                return kind, os.path.join(glob.escape(self.pattern), "**", f"*{kind}")
+        return None
 
     def advise_refused(self) -> str:
         """Return why a file of the most frequent suffix that is no text is not read; or ""."""
@@ -715,7 +721,10 @@ class Search:
         rest = f" (left out: {left_out})" if left_out else ""
         if self.not_utf8:
             rest += f"; {self.describe_not_utf8()}"
-        rest += self.advise_others()
+        unknown = self.find_unknown()
+        if unknown is not None:
+            kind, glob_of_kind = unknown
+            rest += f"; to read the {kind} files too, add --data.files {shlex.quote(glob_of_kind)}"
         return f"note: {self.pattern}: {share}{rest}"
 
     def describe_software(self) -> str | None:

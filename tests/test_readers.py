@@ -1144,8 +1144,29 @@ def test_a_folder_says_how_to_read_files_of_an_unknown_suffix(tmp_path, capsys):
     pattern = f"{tmp_path}/vim [[]9]/**/*.vim"
     assert notes(capsys) == [
         f"{folder}: 1 file of 10 is read (left out: 3 .bin, 3 .json, 2 .vim, 1 .xyz); "
-        f"to read the .vim files too: --data.files '{pattern}'"]
-    assert read(pattern) == ["vim [9]/b.vim", "vim [9]/deep/c.vim"]
+        f"to read the .vim files too, add --data.files '{pattern}'"]
+    assert read(folder, pattern) == ["vim [9]/a.txt", "vim [9]/b.vim", "vim [9]/deep/c.vim"]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "aux", "lock", "map", "pem"])
+def test_a_folder_gives_no_glob_for_files_that_are_no_prose(tmp_path, capsys, suffix):
+    write(tmp_path / "a.txt", "a")
+    for name in "bc":
+        write(tmp_path / f"{name}.{suffix}", "text")
+    read(tmp_path)
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 3 is read (left out: 2 .{suffix})"]
+    write(tmp_path / "d.lrc", "[00:01.00] La")
+    read(tmp_path)
+    assert notes(capsys)[0].endswith(
+        f"; to read the .lrc files too, add --data.files '{tmp_path}/**/*.lrc'")
+
+
+def test_a_folder_of_an_unknown_suffix_alone_gives_its_glob(tmp_path):
+    write(tmp_path / "a.lrc", "[00:01.00] La")
+    with pytest.raises(UserError) as error:
+        read(tmp_path)
+    assert str(error.value).endswith(
+        f", and has 1 .lrc; to read the .lrc files: --data.files '{tmp_path}/**/*.lrc'")
 
 
 LATIN = "caf\u00e9 ".encode("latin-1")
