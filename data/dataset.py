@@ -287,13 +287,15 @@ class TokenDataset:
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // seq_len
         least = seq_len + 1
-        advice = "a smaller --data.seq_len"
+        advice = ""
         if path.stem == "val":
             least = 2  # `windows` fills a short row up
-            advice = "a larger --data.val_fraction (equal documents are in the same split)"
+            advice = ", or a larger --data.val_fraction (equal documents are in the same split)"
+        elif self.n_tokens >= 2:  # the shortest row needs as many
+            advice = ", or a smaller --data.seq_len"
         if self.n_tokens < least:
             raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and needs {least} "
-                            f"or more: give more text, or {advice}")
+                            f"or more: give more text{advice}")
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""

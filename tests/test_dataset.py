@@ -194,14 +194,16 @@ def test_a_text_too_short_for_one_row_names_the_option(tmp_path):
         dataset(path)
 
 
-@pytest.mark.parametrize("name, message", [
-    ("train", "the train split has 1 tokens, and needs 8 or more: give more text, or a smaller "
-              "--data.seq_len"),
-    ("val", "the val split has 1 tokens, and needs 2 or more: give more text, or a larger "
-            "--data.val_fraction (equal documents are in the same split)")])
-def test_the_advice_for_a_short_split_is_its_own(tmp_path, name, message):
+@pytest.mark.parametrize("name, n_tokens, message", [
+    ("train", 2, "the train split has 2 tokens, and needs 8 or more: give more text, or a smaller "
+                 "--data.seq_len"),
+    ("train", 1, "the train split has 1 tokens, and needs 8 or more: give more text"),
+    ("train", 0, "the train split has 0 tokens, and needs 8 or more: give more text"),
+    ("val", 1, "the val split has 1 tokens, and needs 2 or more: give more text, or a larger "
+               "--data.val_fraction (equal documents are in the same split)")])
+def test_the_advice_for_a_short_split_is_its_own(tmp_path, name, n_tokens, message):
     with pytest.raises(UserError) as caught:
-        dataset(write_ids(tmp_path / f"{name}.bin", [1]))
+        dataset(write_ids(tmp_path / f"{name}.bin", [1] * n_tokens))
     assert str(caught.value) == message
 
 
