@@ -511,7 +511,7 @@ WORDS = ("content", "value")
 
 
 # Two words, or a character of a language without spaces between words: Thai, Lao, Burmese, Khmer,
-# Japanese and Chinese. Ids, hashes, dates and addresses have neither.
+# Japanese and Chinese. Ids, hashes, addresses and most dates have neither.
 WORDS_IN_ROW = re.compile(r"[^\W\d_][^\w\s]*\s+[^\w\s]*[^\W\d_]"
                           r"|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff]")
 SHORT = 200  # characters that a row of short texts has on average
@@ -727,7 +727,7 @@ def no_text(
     advice = suggest_column(column, wanted, columns, readable)
     if not advice:
         advice = advise_column(readable, sizes, is_csv=delimiter is not None)
-        advice += advise_nested(columns, readable, sizes, is_parquet)
+        advice += advise_nested(column, columns, readable, sizes, is_parquet)
     return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
 
 
@@ -787,11 +787,12 @@ def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str
 
 
 def advise_nested(
-    columns: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes, is_parquet: bool
+    column: str, columns: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes,
+    is_parquet: bool,
 ) -> str:
-    """Return how to take texts out of the objects in a column, or "".
+    """Return how to take texts out of objects: those in `column`, or else where most text is.
 
-    This is "" unless there are such objects and the columns of text, `texts`, are missing or short.
+    "" if there are none, and if the columns of text, `texts`, are neither missing nor short.
     """
     nested = [name for name, kind in columns.items()
               if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
@@ -799,7 +800,9 @@ def advise_nested(
         return ""
     name = max(nested, key=lambda name: sizes.nested[name])
     advice = "; "
-    if texts:
+    if column in nested:
+        name = column
+    elif texts:
         longest = sizes.texts[sizes.longest(texts)]
         is_short = longest < SHORT * sizes.rows
         if not is_short or sizes.nested[name] <= LONGER * longest:

@@ -273,6 +273,13 @@ def test_objects_are_not_named_beside_a_column_of_text(tmp_path, row):
     assert "has more text" not in str(error.value) and "jq" not in str(error.value)
 
 
+def test_the_object_that_was_chosen_is_named(tmp_path):
+    row = {"title": "A fine day.", "meta": {"by": "An author of it. " * 9}, "text": {"body": "b"}}
+    words = r"--data.column title; for the texts under KEY .*\{text: .text.KEY"
+    with pytest.raises(UserError, match=words):
+        read(write(tmp_path / "a.jsonl", json.dumps(row)))
+
+
 def test_of_two_objects_that_with_most_text_is_named(tmp_path):
     row = {"meta": {"by": "Ann Lee"}, "data": {"body": "A longer text."}}
     with pytest.raises(UserError, match=r"\{text: .data.KEY\}"):
