@@ -2,12 +2,13 @@
 # In cornac's cross-validation, the validation set of a model is the fold on which it is evaluated.
 #
 # Versions: cornac 3.0.1, numpy 2.4.6, scipy 1.17.1.
-# Guess before the run: as with RatioSplit without a validation set, a model in cross-validation sees
-#     the training folds alone: one that chooses by its validation set is no better than chance on
-#     random data. (That it might be was suspected after reading the source.)
-# Seen: `fit` gets the test fold as `val_set`, rating by rating. Of 100 random rankings, a model that
-#     keeps the best one by its validation set has a recall of 0.43 in the report, where chance gives
-#     0.24, and a validation set of its own 0.25. Early stopping, as in NeuMF, chooses its epoch so.
+# Guess before the run: as with RatioSplit without a validation set, a model in cross-validation
+#     sees the training folds alone: one that chooses by its validation set is no better than chance
+#     on random data. (That it might be was suspected after reading the source.)
+# Seen: `fit` gets the test fold as `val_set`, rating by rating. Of 100 random rankings, a model
+#     that keeps the best one by its validation set has a recall of 0.43 in the report, where chance
+#     gives 0.24, and a validation set of its own 0.25. Early stopping, as in NeuMF, chooses its
+#     epoch so.
 # For gyre: it recommends nothing. There, give `from_splits` three parts for each fold.
 set -euo pipefail
 folder=$(mktemp -d)

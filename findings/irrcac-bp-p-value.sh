@@ -6,8 +6,8 @@
 #     out 0, as with `gwet()` and `fleiss()`, and for random ratings in 5 % of cases. (That it might
 #     not be was suspected after reading the source.)
 # Seen: it is one-sided for the absolute value: p = 0.045 beside an interval that contains 0. Random
-#     ratings are significant in 10 % of cases, half of them because the raters disagree. Gwet's and
-#     Fleiss's p-values, and bp() of a table of counts, are two-sided.
+#     ratings are significant in 10 % of cases. Gwet's and Fleiss's p-values, and bp() of a table of
+#     counts, are two-sided, though a table with less agreement than by chance has p = 1.
 # For gyre: it has no human ratings. There, double the p-value.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -6,8 +6,8 @@
 #     "minimum amplitude of change", makes the test less sensitive. (That it might not was suspected
 #     after reading the source.)
 # Seen: with `direction="negative"`, delta is subtracted as for a rising mean, where it should be
-#     added: the sum falls by delta in each step. A stream of ones drifts every 2,000 samples, one of
-#     0.1 every 200, and the larger delta is, the sooner. With "positive" all is well.
+#     added: the sum falls by delta in each step. A stream of ones drifts every 2,000 samples, one
+#     of 0.1 every 200, and the larger delta is, the sooner. With "positive" all is well.
 # For gyre: it watches no data. There, give "positive" the negative stream plus a constant, or
 #     `delta=0`.
 set -euo pipefail

@@ -7,9 +7,9 @@
 #     not be was suspected after reading the source.)
 # Seen: the chance of grades i and j together is taken as the square of the mean of the chance of i
 #     for one rater and of j for the other, where the product of two means is due. Where one of five
-#     grades has 90 %, the agreement by chance is above 1: independent ratings have an alpha of 1.07,
-#     and those that agree in half of the texts 1.04, where 0 and 0.48 are due. Where all grades are
-#     equally frequent, without weights, and for weighted kappa, all is well.
+#     grades has 90 %, the agreement by chance is above 1: independent ratings have an alpha of
+#     1.07, and those that agree in half of the texts 1.04, where 0 and 0.48 are due. Where all
+#     grades are equally frequent, without weights, and for weighted kappa, all is well.
 # For gyre: it has no human ratings. There, take the package krippendorff.
 set -euo pipefail
 folder=$(mktemp -d)
