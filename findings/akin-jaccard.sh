@@ -2,8 +2,8 @@
 # In akin, two texts with a Jaccard similarity of 0.8 have 0.67 if they are hashed by KMinHash.
 #
 # Versions: akin 1.0.1, mmh3 5.3.0, numpy 2.4.6.
-# Guess before the run: LSH.query() with `min_jaccard` keeps the pairs whose Jaccard similarity is at
-#     least that, and `include_similarity` gives it within 0.05: the fraction of permutations in
+# Guess before the run: LSH.query() with `min_jaccard` keeps the pairs whose Jaccard similarity is
+#     at least that, and `include_similarity` gives it within 0.05: the fraction of permutations in
 #     which two texts have the same minimum. (That another number is taken was suspected after
 #     reading the source.)
 # Seen: the Jaccard similarity of the two sets of minima is taken, which is J / (2 - J): 0.84 for

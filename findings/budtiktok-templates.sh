@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# budtiktok puts CLS and SEP, or <s> and </s>, around texts whose tokenizer.json does not ask for it.
+# budtiktok puts CLS and SEP, or <s> and </s>, around texts if no template asks for it.
 #
 # Versions: budtiktok 0.1.0, tokenizers 0.23.3.
-# Guess before the run: budtiktok, a "drop-in replacement" for tokenizers, gives the ids of tokenizers
-#     for a WordPiece and for a unigram model with any template: none, T5's "$A </s>", "<s> $A".
+# Guess before the run: budtiktok, a "drop-in replacement" for tokenizers, gives the same ids for a
+#     WordPiece and for a unigram model with any template: none, T5's "$A </s>", "<s> $A".
 # Seen: only a template with one token on both sides is right. Without a template, and with one that
-#     has a token behind the text alone, both sides get one: CLS and SEP in a WordPiece, <s> and </s>
-#     in a unigram model, if the vocabulary has them. With "<s> $A", the text ends in CLS. There is
-#     no error. Without special tokens, all ids are right.
+#     has a token behind the text alone, both sides get one: CLS and SEP in a WordPiece, <s> and
+#     </s> in a unigram model, if the vocabulary has them. With "<s> $A", the text ends in CLS.
+#     There is no error. Without special tokens, all ids are right.
 # For gyre: a text between two tokens that a model has never seen there. Give
 #     `add_special_tokens=False`, and add them by hand.
 set -euo pipefail

@@ -2,13 +2,13 @@
 # With budtiktok, the second tokenizer of a process gives ids of the first one.
 #
 # Versions: budtiktok 0.1.0, tokenizers 0.23.3.
-# Guess before the run: budtiktok, a "drop-in replacement" for tokenizers, gives the ids of tokenizers
-#     for byte-level BPE, however many tokenizers a process has loaded.
-# Seen: words that one BPE tokenizer has encoded are kept for all of them, in each thread. The second
-#     one gives the first one's ids for each word that the first one has seen before, and decodes
-#     them to other words, without an error; words that are new to both are right. Which one is
-#     wrong depends on the order of the calls, and loading it again does not help. Alone in its
-#     process, each is right.
+# Guess before the run: budtiktok, a "drop-in replacement" for tokenizers, gives the same ids for
+#     byte-level BPE, however many tokenizers a process has loaded.
+# Seen: words that one BPE tokenizer has encoded are kept for all of them, in each thread. The
+#     second one gives the first one's ids for each word that the first one has seen before, which
+#     are other words in its vocabulary, without an error; words that are new to both are right.
+#     Which one is wrong depends on the order of the calls, and loading it again does not help.
+#     Alone in its process, each is right.
 # For gyre: a target and a draft, or an old and a new vocabulary, are such a pair. There, one
 #     tokenizer to a process.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gensim's BM25 models that are made from a corpus take the number of different words for the length.
+# gensim's BM25 models made from a corpus take the number of different words for the length.
 #
 # Versions: gensim 4.4.0, rank-bm25 0.2.2, numpy 2.4.6, scipy 1.17.1.
 # Guess before the run: OkapiBM25Model gives the same weights whether it is made from a corpus or

@@ -70,7 +70,7 @@ for choices in [1, 2]:
         good = ((steps >= 1) & (steps <= choices)).float().mean().item()
         least = (steps == choices).float().mean().item()
         right[name, choices] = good
-        print(f"    {name:15s} {good:.2f} of the tokens are good ones, {least:.2f} the last of them")
+        print(f"    {name:15s} {good:.2f} of the tokens are good, {least:.2f} the last of them")
 for choices in [1, 2]:
     assert right["no XTC", choices] > 0.95 and right["XTC as defined", choices] > 0.95
     assert right["llm-samplers", choices] < 0.1

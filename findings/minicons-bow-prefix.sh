@@ -4,8 +4,8 @@
 #
 # Versions: minicons 0.3.39, transformers 5.24.0, tokenizers 0.23.3, torch 2.13.0.
 # Guess before the run: with `bow_correction=True`, conditional_score() gives the probability of a
-#     word after a prefix as Pimentel and Meister (2024) and Oh and Schuler (2024) define it: that of
-#     its pieces, times that of a beginning of a word behind it, divided by that of a beginning of a
+#     word after a prefix as Pimentel and Meister (2024) and Oh and Schuler (2024) do: that of its
+#     pieces, times that of a beginning of a word behind it, divided by that of a beginning of a
 #     word before it. So the probabilities of all words add up to 1. (That the division is missing
 #     was suspected after reading the source.)
 # Seen: the first word of a continuation is never divided. A model which knows three pieces goes on
@@ -84,8 +84,8 @@ def score(prefixes, words):
 words = [first + "c" * count for first, count in product("ab", range(9))]
 due = torch.tensor([reference("a", word) for word in words], dtype=torch.float64)
 given = score(["a"] * len(words), words)
-print(f"first word after the prefix, {len(words)} words: probabilities add up to {given.sum():.4f}, "
-      f"due {due.sum():.4f}")
+print(f"first word after the prefix, {len(words)} words: probabilities add up to "
+      f"{given.sum():.4f}, due {due.sum():.4f}")
 assert abs(due.sum() - 1) < 1e-3
 assert abs(given.sum() - begin("a")) < 1e-3
 assert torch.allclose(given, due * begin("a"), rtol=1e-4)

@@ -68,7 +68,8 @@ errors = {}
 for stimulus in ["a bird ate the old grass", "giraffes ate the old grass"]:
     words = stimulus.split()
     first = words[0]
-    print(f"{first!r} is {tokenizer.tokenize(first)}, with a space {tokenizer.tokenize(' ' + first)}")
+    spaced = tokenizer.tokenize(" " + first)
+    print(f"{first!r} is {tokenizer.tokenize(first)}, with a space {spaced}")
     given = scorer.conditional_word_score_tokenized([PREFIX], [stimulus], str.split,
                                                     bos_token=True)[0]
     due = reference(words)

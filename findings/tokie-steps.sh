@@ -25,8 +25,8 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 CORPUS = ["The keeper of the Zoo saw that giraffes were near the old gate in 1998 .",
           "Giraffes eat leaves and zebras eat grass , so the old keeper fed 25 zebras .",
           "In the caf\u00e9 at the zoo , the keeper paid 120 \u20ac for 30 cups of coffee ."] * 3
-TEXTS = ["The keeper saw  25 giraffes", "In the caf\u00e9 , The Zoo paid 120", "Zebras eat   grass .",
-         "the \uff12\uff15 zebras of the Zoo", "a cafe\u0301"]
+TEXTS = ["The keeper saw  25 giraffes", "In the caf\u00e9 , The Zoo paid 120",
+         "Zebras eat   grass .", "the \uff12\uff15 zebras of the Zoo", "a cafe\u0301"]
 path = Path(sys.argv[1]) / "tokenizer.json"
 
 plain = Tokenizer(models.BPE())
