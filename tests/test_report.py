@@ -22,7 +22,7 @@ from gyre.wandb_log import LogConfig
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
              "what-where-four", "what-where-long", "what-where-english", "interleaved",
-             "interleaved-long", "lines-apart", "lines-near"]
+             "interleaved-long", "length-32", "length-512", "lines-apart", "lines-near"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -614,6 +614,52 @@ def test_the_page_on_repetition_has_its_seeds(committed, name, row):
     targets = pairs + split["repeated token"]["targets"] + split["new"]["targets"]
     expected = f"| {row} | {pairs / targets:.0%} | {' | '.join(cells)} |"
     assert expected.replace("%", " %") in words("studies/lines-apart/RESULTS.md")
+
+
+@pytest.mark.parametrize("length, share", [(32, 7), (128, 24), (512, 42)])
+def test_results_md_has_what_the_length_of_the_window_is_worth(committed, length, share):
+    if length == 128:
+        studies = {"rope_nope": (committed["interleaved-long"], None, "rope"),
+                   "rope_sin_qk": (committed["what-where-long"], committed["qk-long"], "rope_2e3")}
+    else:
+        study = committed[f"length-{length}"]
+        studies = {"rope_nope": (study, None, "rope"), "rope_sin_qk": (study, None, "rope")}
+    cells = []
+    for arm, (study, base, baseline) in studies.items():
+        rope = (base or study).losses(baseline, 4 * 2**20)
+        found = study.losses(arm, 4 * 2**20)
+        if not cells:
+            cells.append(f"{rope[0]:.3f}, {rope[1]:.3f}")
+        cells.append(f"{found[0] - rope[0]:+.3f}, {found[1] - rope[1]:+.3f}")
+    row = f"| {share} % | {' | '.join(cells)} |"
+    assert row in words("docs/results.md")
+    assert row in words("studies/length-512/RESULTS.md")
+
+
+def test_the_readme_has_how_the_lead_grows_with_the_window(committed):
+    leads = []
+    for name in ("length-32", "interleaved-long", "length-512"):
+        rope = committed[name].losses("rope", 4 * 2**20)
+        found = committed[name].losses("rope_nope", 4 * 2**20)
+        leads.append((rope[0] - found[0] + rope[1] - found[1]) / 2)
+    text = "{:.2f}, {:.2f} and {:.2f} in windows of 32, 128 and 512 tokens".format(*leads)
+    assert text in words("README.md")
+
+
+@pytest.mark.parametrize("length, copied", [(32, "16"), (512, "32")])
+def test_the_page_on_windows_has_what_is_copied_and_where_the_lead_is(length, copied):
+    folder = ROOT / "studies" / f"length-{length}"
+    page = words("studies/length-512/RESULTS.md")
+    gains = {line["run"]: line[copied]["gain"] for line in read_lines(folder / "copying.jsonl")}
+    cells = [f"{gains[f'{arm}-s0-4M']:+.2f}, {gains[f'{arm}-s1-4M']:+.2f}"
+             for arm in ("rope", "rope_nope", "rope_sin_qk")]
+    assert f"| {length} | {' | '.join(cells)} |" in page
+    split = {line["run"]: line for line in read_lines(folder / "split.jsonl")}
+    for arm in ("rope_nope", "rope_sin_qk"):
+        for kind in ("repeated pair", "repeated token", "new"):
+            first, second = [split[f"{arm}-s{seed}-4M"][kind]["loss"]
+                             - split[f"rope-s{seed}-4M"][kind]["loss"] for seed in (0, 1)]
+            assert f"{first:+.3f}, {second:+.3f}" in page
 
 
 def read_lines(path):
