@@ -384,10 +384,10 @@ def quantize(model):
     return model
 
 
-def sin_qk_model():
+def sin_qk_model(n_layers=1):
     """wq, wk and wv have inputs of their own, by the hooks of the encoding, and the matrix of the
     embeddings is packed and looked up."""
-    model = random_model(n_layers=1, position="sin_qk", tie_embeddings=True)
+    model = random_model(n_layers=n_layers, position="sin_qk", tie_embeddings=True)
     with torch.no_grad():
         model.tok_embeddings.weight.mul_(10)  # logits reach 5
         for parameter in model.layers.parameters():
@@ -476,12 +476,15 @@ def prefill_logits(model, length, compile):
 
 @pytest.mark.slow
 def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, monkeypatch):
-    """One package for prompts of two lengths, whose attention is two products."""
+    """One package for prompts of two lengths, whose attention is two products in the first layer.
+
+    In the last layer only the last token asks.
+    """
     attend = Mock(wraps=decoding_forms.attend_by_two_products)
     monkeypatch.setattr(decoding_forms, "attend_by_two_products", attend)
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
-    model = sin_qk_model()
+    model = sin_qk_model(n_layers=2)
     for length in (12, 23):
         torch.testing.assert_close(prefill_logits(model, length, True),
                                    prefill_logits(model, length, False), rtol=0, atol=0.1)
