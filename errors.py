@@ -55,8 +55,9 @@ def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
-# What follows \\n in LaTeX's own commands.
-LATEX = "abla|atural|e|earrow|eg|eq|ew[a-z]+|exists|geq|i|leq|mid|o[a-z]+|ormal[a-z]*|parallel|u"
+# What follows \n in LaTeX's own commands. \ni is left out, because "\ni am" is English.
+LATEX = ("abla|atural|e|earrow|eg|eq|ewcommand|ewenvironment|ewline|ewpage|exists|geq|leq|mid|"
+         "obreak|ocite|oindent|olimits|onumber|opagebreak|ormalfont|ormalsize|ot|otag|otin|parallel|u")
 
 
 def note_backslash_n(option: str, texts: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ with importing(__name__):
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
 # What reads them, by the names that people try.
 READERS = {"ollama": "gguf", "llama.cpp": "gguf", "llamacpp": "gguf", "lmstudio": "gguf",
-           "transformers": "hf", "huggingface": "hf", "safetensors": "hf", "vllm": "hf",
+           "transformers": "hf", "huggingface": "hf", "vllm": "hf",
            "mlx": "hf", "wllama": "web"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # q8_0: 127 times a scale in f16

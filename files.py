@@ -100,8 +100,12 @@ def may_be_in_name(character: str) -> bool:
     """Return whether a character may be in a name that we give a run or a folder.
 
     Letters, digits, and the marks that belong to letters, such as the vowels of Hindi; _ . = + -
+    No marks of emoji, which choose how a character looks.
     """
-    return character.isalnum() or unicodedata.category(character)[0] == "M" or character in "_.=+-"
+    if "\ufe00" <= character <= "\ufe0f":
+        return False
+    is_mark = unicodedata.category(character) in ("Mc", "Mn")
+    return character.isalnum() or is_mark or character in "_.=+-"
 
 
 def why_not_writable(path: Path) -> str | None:

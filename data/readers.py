@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import shlex
+import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -59,7 +60,7 @@ NO_PROSE = """
 .aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
 .lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml
-.pem .crt .cer .key .pub .csr .asc .sig .md5 .sha1 .sha256 .sha512
+.pem .crt .cer .key .pub .csr .sig .md5 .sha1 .sha256 .sha512
 """
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
@@ -328,10 +329,11 @@ def require_pyarrow(advice: str) -> None:
 def is_damaged(error: UserError) -> bool:
     """Return whether an error of `reading` is about what is in the file, and not this machine."""
     cause = error.__cause__
-    if isinstance(error, NoReader) or isinstance(cause, MemoryError):
+    if isinstance(error, NoReader):
         return False
-    # Libraries raise OSError for bad content, too, but without a number of the system.
-    return not isinstance(cause, OSError) or cause.errno is None
+    if isinstance(cause, OSError):  # libraries raise it for bad content, without a number
+        return cause.errno is None
+    return cause is None or isinstance(cause, (UserError, EOFError, ValueError, zlib.error))
 
 
 @contextmanager
@@ -514,6 +516,12 @@ WORDS = ("content", "value")
 # Japanese and Chinese. Ids, hashes, addresses and most dates have neither.
 WORDS_IN_ROW = re.compile(r"[^\W\d_][^\w\s]*\s+[^\w\s]*[^\W\d_]"
                           r"|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff]")
+# The types of formatted parts. Other programs have objects with a type and a text, too, such as
+# paragraphs, which have to be kept apart.
+TELEGRAM = """
+plain bold italic underline strikethrough spoiler code pre blockquote link text_link email phone
+mention mention_name hashtag cashtag bot_command bank_card custom_emoji
+"""
 SHORT = 200  # characters that a row of short texts has on average
 # A note suggests a column with more than this many times the text of another one.
 LONGER = 3
@@ -640,7 +648,7 @@ def split_column(column: str, present: Container[str]) -> list[str]:
     """Return the names in data.column: one that is present, or else those between its commas."""
     if column in present:
         return [column]
-    return [name.strip() for name in column.split(",")]
+    return [name if name in present else name.strip() for name in column.split(",")]
 
 
 def row_text(row: Mapping[str, Any], column: str) -> str | None:
@@ -681,7 +689,7 @@ def is_formatted(value: list[Any]) -> bool:
     message with a link or in bold."""
     objects = [part for part in value if not isinstance(part, str)]
     return objects != [] and all(
-        isinstance(part, dict) and isinstance(part.get("type"), str)
+        isinstance(part, dict) and part.get("type") in TELEGRAM.split()
         and isinstance(part.get("text"), str) for part in objects)
 
 

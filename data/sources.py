@@ -640,11 +640,13 @@ class Search:
         raise LeftOut(str(error))
 
     def leave_out_damaged(self, name: str, error: UserError) -> NoReturn:
-        """Count a file that is damaged. Raises LeftOut, or the error if it is the only file."""
+        """Count a file that is damaged. Raises LeftOut, or the error if not much else is there."""
         self.damaged.append(name)
         if self.damage is None:
             self.damage = error
-        if self.n_files == 1:
+        size = sum(map(os.path.getsize, self.paths))
+        lost = sum(map(os.path.getsize, {*self.damaged, *self.not_utf8}))
+        if self.n_files == 1 or 2 * lost >= size:
             raise error
         raise LeftOut(str(error))
 
@@ -701,7 +703,7 @@ class Search:
         if len(self.damaged) == 1:
             lines.append(f"note: 1 file is left out: {self.damage}")
         elif self.damaged:
-            lines.append(f"note: {len(self.damaged):,} files are left out, which are damaged: "
+            lines.append(f"note: {len(self.damaged):,} files are left out, which cannot be read: "
                          f"{list_names(self.damaged)}; of these, {self.damage}")
         return lines
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from errors import say
 from gyre.graphed import can_graph, graph_batch
-from model import decoding_forms, kernels, packed_forms
+from model import decoding_forms, kernels, packed_forms, shared_forms
 from model.generation import Batch, Step, evaluating, next_logits
 from model.transformer import KVCache, Transformer
 
@@ -71,8 +71,8 @@ def compile_step(
     """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
 
     On a CPU, decoding runs as a package, and so does prefill of MIN_PREFILL tokens or more. A
-    package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for at most
-    LONGEST_SUM keys or for more. All else is eager: a first token, shorter and later parts of
+    package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for few keys
+    or for many (see `is_long`). All else is eager: a first token, shorter and later parts of
     prompts, and everything if compiling fails. Elsewhere PyTorch compiles decoding anew in every
     process.
 
@@ -98,7 +98,7 @@ def compile_step(
     def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
         """Return the package for these tokens and len(seen) keys, or None if there can be none; and
         the packed or joined matrices that it takes."""
-        kind = (tokens.shape[1] > 1, is_long(tokens, seen))
+        kind = (tokens.shape[1] > 1, is_long(cache, tokens, seen))
         if kind not in packages:
             package = open_package(model, cache, (weights, tokens, seen))
             matrices = joined
@@ -192,11 +192,17 @@ def compiles_prefill(cache: KVCache, length: int) -> bool:
     return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
 
 
-def is_long(tokens: Tensor, seen: Tensor) -> bool:
-    """Return whether the package for these tokens and len(seen) keys is the one for many keys."""
-    if tokens.shape[1] > 1:
-        return len(seen) > decoding_forms.LONGEST_SCORED
-    return len(seen) > decoding_forms.LONGEST_SUM
+def is_long(cache: KVCache, tokens: Tensor, seen: Tensor) -> bool:
+    """Return whether the package for these tokens and len(seen) keys is the one for many keys.
+
+    Prefill has two only where it scores whole prompts.
+    """
+    if tokens.shape[1] == 1:
+        return len(seen) > decoding_forms.LONGEST_SUM
+    keys = cache.keys[0]
+    if not kernels.scores_whole_prompts(keys.device, keys.dtype, len(tokens)):
+        return False
+    return len(seen) > shared_forms.LONGEST_SCORED
 
 
 def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | None) -> Step:
@@ -265,7 +271,7 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     in_int8 = model.tok_embeddings.weight.dtype == torch.int8
     name = hashlib.sha256(repr((
-        model.config, tensors, cache.keys[0].dtype, is_long(tokens, seen),
+        model.config, tensors, cache.keys[0].dtype, is_long(cache, tokens, seen),
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         list(find_joined(read_tensors(model))) if length > 1 else [],
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,

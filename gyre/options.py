@@ -323,6 +323,9 @@ def show_type(hint: Any) -> str:
 def spell_type(hint: Any) -> str:
     """Return a type as a message says it: numbers in words, others as the help shows them."""
     numbers = {int: "a whole number", float: "a number", Fitted: "a whole number or auto"}
+    parts = [part for part in get_args(hint) if part is not NoneType]
+    if hint not in numbers and len(parts) == 1:  # it may also be unset
+        hint = parts[0]
     return numbers.get(hint) or show_type(hint)
 
 
@@ -588,7 +591,10 @@ def describe_bad_yaml(error: Exception) -> str:
     mark = error.problem_mark
     problem = error.problem or error.context
     if mark.buffer and mark.buffer[mark.pointer] == "\t":
-        problem = "YAML is indented with spaces, not with tabs"
+        problem = "YAML takes spaces here, and no tab"
+    begin = error.context_mark
+    if begin is not None and begin.line != mark.line:
+        problem = f"{problem}, {error.context} that begins in line {begin.line + 1}"
     return f"line {mark.line + 1}: {problem}"
 
 
@@ -827,11 +833,8 @@ class Parser(argparse.ArgumentParser):
     def suggest_choice(self, word: str) -> str:
         """Return a did-you-mean for an option that is a value of another: --smoke, --tier smoke."""
         value = word.lstrip("-")
-        for name, option in self.options.items():
-            for part in (option.hint, *get_args(option.hint)):
-                if get_origin(part) is Literal and value in get_args(part):
-                    return f" (did you mean {name} {value}?)"
-        return ""
+        takers = self.find_choices(value, set())
+        return f" (did you mean {takers[0]} {value}?)" if len(takers) == 1 else ""
 
     def explain_strays(self, words: list[str], strays: list[str]) -> str:
         """Return what is wrong with those of `words` that follow no option, or one with its value.

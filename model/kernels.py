@@ -204,12 +204,12 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     # With instructions for bfloat16, matrix products take half to three quarters of the time of the
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
     # `auto` computes in float32 there.
-    if torch.compiler.is_exporting():  # a package of prefill
-        if has_bfloat16() and xq.shape[2] <= decoding_forms.LONGEST_SCORED:
-            return decoding_forms.attend_by_two_products
-        return None
     if not torch.is_grad_enabled():
-        return None
+        is_package = _packed is not None and torch.compiler.is_exporting()
+        if not is_package or not scores_whole_prompts(xq.device, xq.dtype, len(xq)):
+            return None
+        is_short = xq.shape[2] <= shared_forms.LONGEST_SCORED
+        return shared_forms.attend_by_two_products if is_short else None
     if torch.compiler.is_compiling():
         return training_forms.attend_by_products
     if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
@@ -217,6 +217,15 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
     return training_forms.attend_by_products
+
+
+def scores_whole_prompts(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
+    """Return whether a package of prefill computes all scores of a prompt at once.
+
+    It then serves prompts of at most LONGEST_SCORED tokens. Several rows would need too much
+    memory.
+    """
+    return device.type == "cpu" and dtype == torch.bfloat16 and rows == 1 and has_bfloat16()
 
 
 def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
@@ -321,7 +330,10 @@ def has_avx512() -> bool:
 
 
 def has_bfloat16() -> bool:
-    """Return whether the processor has instructions for bfloat16, which may still be slow ones."""
+    """Return whether the processor has instructions for bfloat16, which may still be slow ones.
+
+    False if torch does not tell.
+    """
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 has none
     return has_avx512() and capabilities.get("avx512_bf16", False)
 

@@ -13,7 +13,7 @@ from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
-from model import decoding_forms, kernels, packed_forms
+from model import decoding_forms, kernels, packed_forms, shared_forms
 from model.generation import Batch, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
@@ -157,9 +157,16 @@ def test_other_sizes_have_a_package_of_their_own(changes):
     assert locate(**changes) != locate()
 
 
-def test_prompts_whose_scores_are_too_many_have_a_package_of_their_own():
-    assert locate(tokens=129, keys=129) == locate(tokens=1024, keys=1024)
-    assert locate(tokens=1024, keys=1024) != locate(tokens=1025, keys=1025)
+@pytest.mark.parametrize("dtype, has_bfloat16, n_packages", [
+    (torch.bfloat16, True, 2), (torch.bfloat16, False, 1), (torch.float32, True, 1)])
+def test_long_prompts_have_a_package_of_their_own_where_scores_are_stored(
+        dtype, has_bfloat16, n_packages, monkeypatch):
+    monkeypatch.setattr(kernels, "has_bfloat16", lambda: has_bfloat16)
+    model = sharp_model(n_layers=1).to(dtype)
+    places = [locate(model, tokens=length, keys=length) for length in (129, 1024, 1025, 5000)]
+    assert places[0] == places[1]
+    assert places[2] == places[3]
+    assert len({*places}) == n_packages
 
 
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"theta": 500.0}, {"dim": 48}], ids=str)
@@ -298,7 +305,6 @@ def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
 @pytest.mark.slow
 def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 40)
-    monkeypatch.setattr(decoding_forms, "LONGEST_SCORED", 40)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sharp_model(n_layers=1)
     many = [5] * MANY
@@ -312,7 +318,7 @@ def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
         ([9], 3),
         ([37], 5),  # prefill, and decoding for more than 40 keys
         ([31], 5),
-        ([41], 6),  # prefill of more than 40
+        ([41], 5),
     ]:
         samples = 2 if lengths == [12] * 5 else 1
         eager = draw_texts(model, lengths, False, samples)
@@ -468,10 +474,10 @@ def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
 
 @torch.inference_mode()
 def prefill_logits(model, length, compile):
-    """Logits that follow two prompts of this length, in bfloat16."""
-    cache = KVCache(model.config, 2, length, dtype=torch.bfloat16)
+    """Logits that follow a prompt of this length, in bfloat16."""
+    cache = KVCache(model.config, 1, length, dtype=torch.bfloat16)
     step = compile_step(next_logits, model, cache) if compile else next_logits
-    return step(model, random_tokens(2, length, seed=length), cache)
+    return step(model, random_tokens(1, length, seed=length), cache)
 
 
 @pytest.mark.slow
@@ -480,8 +486,8 @@ def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, mo
 
     In the last layer only the last token asks.
     """
-    attend = Mock(wraps=decoding_forms.attend_by_two_products)
-    monkeypatch.setattr(decoding_forms, "attend_by_two_products", attend)
+    attend = Mock(wraps=shared_forms.attend_by_two_products)
+    monkeypatch.setattr(shared_forms, "attend_by_two_products", attend)
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sin_qk_model(n_layers=2)

@@ -313,8 +313,8 @@ def test_line_ends_of_windows_are_shown_as_line_breaks():
 
 
 @pytest.mark.parametrize("text, n_notes", [
-    ("ROMEO:\\n", 1), ("A: hi\\nB:", 1), ("user: hi\\nassistant:", 1), ("ROMEO:\n", 0),
-    (r"\newline, \nabla \neq \nu_1, \normalsize", 0)])
+    ("ROMEO:\\n", 1), ("A: hi\\nB:", 1), ("user: hi\\nassistant:", 1), ("hi\\nonce upon", 1),
+    ("ROMEO:\n", 0), (r"\newline, \nabla \neq \nu_1, \normalsize", 0)])
 def test_a_backslash_and_an_n_are_noted(capsys, text, n_notes):
     note_backslash_n("--stop", ["def ", text])
     assert capsys.readouterr().err == n_notes * (

@@ -1,6 +1,7 @@
 """Each faster form equals its plain one, with gradients, and is used when kernels.py says."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def test_attention_by_blocks_is_attention(length, n_kv_heads):
 
 @pytest.mark.parametrize("length, n_kv_heads", [(1, 2), (64, 6), (65, 1), (130, 2)])
 def test_attention_by_two_products_is_attention(length, n_kv_heads):
-    assert_equals_plain(decoding_forms.attend_by_two_products, plain_attend, (2, 6, length, 8),
+    assert_equals_plain(shared_forms.attend_by_two_products, plain_attend, (2, 6, length, 8),
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
@@ -79,7 +80,7 @@ def attend_by_definition(xq, xk, xv):
 
 @pytest.mark.parametrize("form, length", [
     (plain_attend, 1), (plain_attend, 31), (training_forms.attend_by_products, 129),
-    (training_forms.attend_by_blocks, 129), (decoding_forms.attend_by_two_products, 129),
+    (training_forms.attend_by_blocks, 129), (shared_forms.attend_by_two_products, 129),
     (shared_forms.attend_repeated_heads, 31), (decoding_forms.attend_by_sums, 1),
     (decoding_forms.attend_one_query, 1),
     (lambda q, k, v: decoding_forms.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
@@ -346,7 +347,7 @@ def test_a_norm_by_cuda_is_a_norm_on_cuda():
     (training_forms.attend_by_products, 0.005),
     # The gradient of a key is rounded once for each block.
     (training_forms.attend_by_blocks, 0.006),
-    (decoding_forms.attend_by_two_products, 0.005)])
+    (shared_forms.attend_by_two_products, 0.005)])
 def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     """8 bits: rounding to nearest errs by up to 0.4 %. The fused kernel errs by 0.52 % here."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
@@ -356,6 +357,21 @@ def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     for got, expected in zip(found, gradients(plain_attend, *wide), strict=True):
         error = (got.float() - expected).square().mean().sqrt()
         assert error < limit * expected.square().mean().sqrt()
+
+
+@pytest.mark.parametrize("scale, largest_score, ratio", [(1, 5, 2), (4, 22, 4), (16, 87, 10)])
+def test_two_products_err_more_than_the_fused_kernel_where_scores_are_large(
+        scale, largest_score, ratio):
+    """The figures in the docstring of attend_by_two_products."""
+    xq = (scale * randn(2, 6, 200, 32)).bfloat16()
+    xk, xv = randn(2, 2, 200, 32, seed=1).bfloat16(), randn(2, 2, 200, 32, seed=2).bfloat16()
+    wide = [x.float() for x in (xq, xk, xv)]
+    scores = wide[0] @ wide[1].repeat_interleave(3, dim=1).mT / 32**0.5
+    assert round(scores.abs().max().item()) == largest_score
+    expected = plain_attend(*wide)
+    errors = [(form(xq, xk, xv).float() - expected).square().mean().sqrt()
+              for form in (shared_forms.attend_by_two_products, plain_attend)]
+    assert 0.7 * ratio < errors[0] / errors[1] < 1.3 * ratio
 
 
 @pytest.mark.parametrize("dtypes", [
@@ -406,10 +422,10 @@ def choose_product(tokens, dtype=torch.float32):
     return kernels.choose_linear(randn(tokens, 1, 48).to(dtype), randn(31, 48, seed=1).to(dtype))
 
 
-def choose_attention(length, dtype=torch.bfloat16, mask=None):
+def choose_attention(length, dtype=torch.bfloat16, mask=None, rows=2):
     """The form of attention of so many queries and keys."""
-    q = randn(2, 6, length, 8).to(dtype)
-    kv = randn(2, 2, length, 8).to(dtype)
+    q = randn(rows, 6, length, 8).to(dtype)
+    kv = randn(rows, 2, length, 8).to(dtype)
     return kernels.choose_attention(q.requires_grad_(), kv, kv, mask)
 
 
@@ -591,23 +607,31 @@ def exporting(monkeypatch):
     """As in the package of a prefill, on a processor with instructions for bfloat16."""
     monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(kernels, "_packed", Mock())
 
 
 def test_compiled_prefill_attends_to_short_prompts_by_two_products(exporting):
     with torch.no_grad():
-        assert choose_attention(1024) is decoding_forms.attend_by_two_products
-        assert choose_attention(1025) is None
+        assert choose_attention(1024, rows=1) is shared_forms.attend_by_two_products
+        assert choose_attention(1025, rows=1) is None
 
 
-def test_compiled_prefill_in_float32_attends_plainly(exporting):
+@pytest.mark.parametrize("dtype, rows", [(torch.float32, 1), (torch.bfloat16, 2)])
+def test_compiled_prefill_in_float32_or_of_several_rows_attends_plainly(exporting, dtype, rows):
     with torch.no_grad():
-        assert choose_attention(512, torch.float32) is None
+        assert choose_attention(512, dtype, rows=rows) is None
+
+
+def test_what_others_export_attends_plainly(exporting, monkeypatch):
+    monkeypatch.setattr(kernels, "_packed", None)
+    with torch.no_grad():
+        assert choose_attention(512, rows=1) is None
 
 
 def test_compiled_prefill_attends_plainly_without_instructions_for_bfloat16(exporting, monkeypatch):
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: False)
     with torch.no_grad():
-        assert choose_attention(512) is None
+        assert choose_attention(512, rows=1) is None
 
 
 @pytest.mark.parametrize("capability, has_instructions, expected", [
@@ -615,8 +639,15 @@ def test_compiled_prefill_attends_plainly_without_instructions_for_bfloat16(expo
 def test_bfloat16_needs_instructions_and_vectors_of_512_bits(
         capability, has_instructions, expected, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_instructions})
+    monkeypatch.setattr(torch.cpu, "get_capabilities",
+                        lambda: {"avx512_bf16": has_instructions}, raising=False)
     assert kernels.has_bfloat16() is expected
+
+
+def test_a_torch_that_does_not_tell_has_no_instructions_for_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert kernels.has_bfloat16() is False
 
 
 def test_one_query_attends_as_a_group_of_heads():

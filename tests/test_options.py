@@ -214,8 +214,9 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     # It is 8 in YAML 1.1.
     ("train: {steps: 010}", "train.steps must be a whole number or auto, not '010'"),
     ("train: {steps: 7, steps: 8}", "steps is there twice"),
-    ("model:\n  dim: [8\nseed: 1", "line 3: expected ',' or ']', but got ':'$"),
-    ("train:\n\tsteps: 8", "line 2: YAML is indented with spaces, not with tabs$"),
+    ("model:\n  dim: [8\nseed: 1", "line 3: expected ',' or ']', but got ':', "
+     "while parsing a flow sequence that begins in line 2$"),
+    ("train:\n\tsteps: 8", "line 2: YAML takes spaces here, and no tab$"),
     ("train:\n steps: 8\n  keep: 3", "line 3: mapping values are not allowed here$"),
     ("# all commented out\n", "it sets no option$"),
     ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
@@ -244,6 +245,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
 
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
+    (["--auto"], "^there is no option --auto$"),
+    (["--train.minutes", "x"], "^train.minutes must be a number, not 'x'$"),
     (["--float32"], r"^there is no option --float32 \(did you mean --train.dtype float32\?\)$"),
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),

@@ -27,7 +27,7 @@ from builders import run_python
 
 from data import readers
 from data.prepare import copy_parts
-from data.readers import split_documents
+from data.readers import is_damaged, split_documents, value_text
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -1044,23 +1044,43 @@ def half_of_parquet():
     ("b.txt.gz", gz(bytes(range(65, 91)) * 9)[:30], "EOFError: .*ended before"),
     ("b.txt.zst", zstd(b"a text" * 99)[:-9], "OSError: ")], ids=short)
 def test_a_folder_leaves_out_a_damaged_file(tmp_path, capsys, name, content, reason):
-    write(tmp_path / "a.txt", "first")
+    write(tmp_path / "a.txt", "first" * 400)
     write(tmp_path / name, content)
     write(tmp_path / "c.txt", "last")
-    assert copied(tmp_path) == "firstlast"
+    assert copied(tmp_path) == "first" * 400 + "last"
     count, note = notes(capsys)
     assert count == f"{tmp_path}: 2 files of 3 are read"
     assert re.match(f"1 file is left out: {tmp_path}/{name} cannot be read: {reason}", note)
 
 
 def test_damaged_files_of_a_folder_are_counted(tmp_path, capsys):
-    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "a.txt", "text" * 400)
     for name in "bcdef":
         write(tmp_path / f"{name}.jsonl", BAD_LINE)
     copied(tmp_path)
     b, c, d = (f"{tmp_path}/{name}.jsonl" for name in "bcd")
-    assert notes(capsys)[1].startswith(f"5 files are left out, which are damaged: {b}, {c}, {d} "
+    assert notes(capsys)[1].startswith(f"5 files are left out, which cannot be read: {b}, {c}, {d} "
                                        f"and 2 more; of these, {b} cannot be read: line 2 is no ")
+
+
+def test_a_damaged_file_that_is_most_of_a_folder_is_an_error(tmp_path):
+    """A note is not enough where the README is all that would be trained on."""
+    write(tmp_path / "data.jsonl", '{"text": "row"}\n' * 99 + '{"text": "half')
+    write(tmp_path / "README.md", "About.")
+    with pytest.raises(UserError, match="data.jsonl cannot be read: line 100 is no JSON object"):
+        copied(tmp_path)
+
+
+def test_what_this_machine_lacks_is_no_damage():
+    error = UserError("b.parquet cannot be read")
+    error.__cause__ = ImportError("libarrow.so: cannot open shared object file")
+    assert not is_damaged(error)
+
+
+def test_paragraphs_are_no_formatted_text():
+    """Other programs have objects with a type and a text, which must not run into one another."""
+    parts = [{"type": "Title", "text": "Soups"}, {"type": "NarrativeText", "text": "Boil it."}]
+    assert value_text(parts) is None
 
 
 @pytest.mark.parametrize("names", [["b.jsonl"], [".", "b.jsonl"], ["*.jsonl"]])

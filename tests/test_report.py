@@ -631,9 +631,13 @@ def test_results_md_has_what_the_length_of_the_window_is_worth(committed, length
         if not cells:
             cells.append(f"{rope[0]:.3f}, {rope[1]:.3f}")
         cells.append(f"{found[0] - rope[0]:+.3f}, {found[1] - rope[1]:+.3f}")
-    row = f"| {share} % | {' | '.join(cells)} |"
-    assert row in words("docs/results.md")
+    row = f" | {share} % | {' | '.join(cells)} |"
+    assert f"| {length}{row}" in words("docs/results.md")
     assert row in words("studies/length-512/RESULTS.md")
+    if length != 128:
+        (line, *_) = read_lines(ROOT / "studies" / f"length-{length}" / "split.jsonl")
+        counts = {kind: line[kind]["targets"] for kind in ("repeated pair", "repeated token", "new")}
+        assert round(100 * counts["repeated pair"] / sum(counts.values())) == share
 
 
 def test_the_readme_has_how_the_lead_grows_with_the_window(committed):
