@@ -464,7 +464,8 @@ def test_a_name_may_have_letters_with_their_marks(name):
     assert RunDir.new_path("runs", name) == Path("runs", name)
 
 
-@pytest.mark.parametrize("name", ["", "-a", ".a", "a b", "a/b", "a\\b", "a:b", "\u0301a", "a\ufe0f", "wandb"])
+@pytest.mark.parametrize("name", [
+    "", "-a", ".a", "a b", "a/b", "a\\b", "a:b", "\u0301a", "a\ufe0f", "wandb"])
 def test_other_names_are_refused(name):
     with pytest.raises(UserError, match="must begin with a letter, a digit or _"):
         RunDir.new_path("runs", name)
