@@ -65,8 +65,8 @@ def attend_by_two_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
     rows = H // H_kv * T
-    # Every size is written out, and there are no blocks of queries. Where the compiler does not know
-    # T, it would else compute indices by divisions, and be slower than the fused kernel.
+    # Every size is written out, and there are no blocks of queries: where the compiler does not
+    # know T, it would else compute indices by divisions, and be slower than the fused kernel.
     keys = xk.reshape(B * H_kv, T, D)
     values = xv.reshape(B * H_kv, T, xv.shape[-1])
     scores = torch.bmm(xq.reshape(B * H_kv, rows, D), keys.mT)
