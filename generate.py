@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> None:
                 speed = converse(trained, options)
             else:
                 ids, rows = start_rows(trained, options.prompt, options)
-                _, speed, _ = write_texts(trained, ids, rows, options, options.seed)
+                _, speed, _ = generate_texts(trained, ids, rows, options, options.seed)
         speed.print_rates()
 
 
@@ -252,7 +252,7 @@ def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
 
 
 def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:
-    """Return a context with the run for `load`, and weights if they are not those of the run."""
+    """Return a context with (run, weights) for `load`; weights is None if they are the run's."""
     if options.run is None or not is_foreign(Path(options.run)):
         return nullcontext((options.run, None))
     if options.checkpoint != "best":
@@ -280,7 +280,8 @@ def read_prompt(path: str) -> str:
 
 
 def note_files(prompts: list[str]) -> None:
-    """Print a note for a prompt that names a file or stdin, as other programs read them."""
+    """Print a note for a prompt such as FILE, @FILE or -, for which other programs would read the
+    file, or stdin."""
     for prompt in prompts:
         path = prompt.removeprefix("@")
         if path == "-" or os.path.isfile(path):
@@ -290,7 +291,7 @@ def note_files(prompts: list[str]) -> None:
 
 
 def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> list[list[int]]:
-    """Return the ids of prompts. With `chat`, its template says how they begin."""
+    """Return the ids of prompts. With `chat`, each prompt is put into its template."""
     tokenizer = trained.tokenizer
     if chat is not None:
         return [encode_chat(chat, tokenizer, prompt) for prompt in prompts]
@@ -367,16 +368,16 @@ class Session:
             self.go_on()
         elif line.strip() == ":help":
             say(COMMANDS)
-        elif command in (":more", ":help", ":q"):  # with words after it: alone, it was obeyed
+        elif command in (":more", ":help", ":q"):  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
-            raise UserError(f"{command} is no command (:more, :seed N, :help, :q); the prompt is "
-                            f"written :{line}")
+            raise UserError(f"{command} is no command (:more, :seed N, :help, :q); to continue "
+                            f"this text as a prompt, write :{line}")
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt."""
         ids, rows = start_rows(self.trained, [prompt], self.options)
-        self.write_text(ids[0], rows)
+        self.continue_text(ids[0], rows)
 
     def go_on(self) -> None:
         """Continue the last text. If the context has no room, only the end of the text is read."""
@@ -394,7 +395,7 @@ class Session:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
         self.rows[0].resume()
-        self.write_text(self.ids[-kept:], self.rows)
+        self.continue_text(self.ids[-kept:], self.rows)
 
     def set_seed(self, number: str) -> None:
         """Draw texts as with another --seed, from the first turn on."""
@@ -405,14 +406,14 @@ class Session:
                             f"{number!r}") from None
         self.turn = 0
 
-    def write_text(self, ids: list[int], rows: list[Row]) -> None:
-        """Print the rows, and remember them for `go_on`."""
+    def continue_text(self, ids: list[int], rows: list[Row]) -> None:
+        """Generate in every row, and remember the rows for `go_on`."""
         seed = self.seed
         if self.turn > 0:
             seed = derive_seed(self.seed, "turn", self.turn)
-        new, speed, self.step = write_texts(self.trained, [ids], rows, self.options, seed,
-                                            self.step)
-        self.ids = ids + new[0]  # of one row, with which alone `go_on` goes on
+        new, speed, self.step = generate_texts(self.trained, [ids], rows, self.options, seed,
+                                               self.step)
+        self.ids = ids + new[0]  # of the first row: `go_on` continues a single one
         self.rows = rows
         self.turn += 1
         self.speed.add(speed)
@@ -433,11 +434,12 @@ def start_rows(
     return ids, rows
 
 
-def write_texts(
+def generate_texts(
     trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int,
     previous: Step | None = None,
 ) -> tuple[list[list[int]], Speed, Step]:
-    """Print the texts: a single one as it comes, several at the end.
+    """Generate a continuation in every row, and print it: of a single row as it comes, of several
+    at the end.
 
     `rows` has `num_samples` rows for each of `ids`. Says on stderr if a text ends early or is
     longer than the training rows. Returns the new tokens of every row; the speed, without the time
@@ -529,7 +531,7 @@ def suggest_another(options: argparse.Namespace) -> str:
     if options.top_k == 1:
         return "--top-k 2"
     if options.interactive:
-        return "the same line again"
+        return "the same prompt again"
     return f"--seed {options.seed + 1}"
 
 

@@ -201,8 +201,8 @@ def take_steps(
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
-        # No other step is in flight without `reads_late`, if it is time to save, or if the result
-        # before this one said that a rank is stopping.
+        # Finish the step only if no later one is in flight. That is so without `reads_late`, if
+        # this step is due, and if the result before this one said that a rank is stopping.
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -212,7 +212,10 @@ def take_steps(
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
-    """Return whether something has to be done with the weights after this step."""
+    """Return whether something has to be done with the weights after this step.
+
+    Has every reason of `finish_step` but a request to stop.
+    """
     train = setup.config.train
     return is_validated(setup, step) or step in train.keep or step == first_save
 
@@ -246,8 +249,8 @@ def count_step(
     run.log(point)
     if not can_go_on:
         give_up("3 steps in a row were not finite, up to", setup, run)
-    bar.update()
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
+    bar.update()  # draws both
 
 
 def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
@@ -263,8 +266,8 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     # Validate before saving `last`. If the training is killed in between, it resumes from an older
     # checkpoint, and comes to this validation again.
     if validated:
-        # Of several processes, all would have to end a validation after the same batch. The last
-        # validation never ends early: no resumed run would do it again.
+        # Only a single process may end a validation early: several would have to agree on the batch
+        # after which they end. The last validation never does: no resumed run would repeat it.
         can_end = setup.world.size == 1 and step < train.steps
         validate_and_sample(setup, run, can_end)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
@@ -273,17 +276,17 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     return stopping
 
 
-def print_end(run: Path, start: Start, setup: Setup, state: str) -> None:
-    """Print what the training of a run has taken, and what to do next."""
+def print_end(run: Path, start: Start, setup: Setup, label: str) -> None:
+    """Print the time of all training steps of a run, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         # The time of a resumed run includes the steps before it was resumed.
-        parts = " in all parts" if start.resumed else ""
+        since = " since step 0" if start.resumed else ""
         best_step = RunDir.open(run).checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
-        say(f"{state} {time_taken} of training steps{parts}; {run}\n"
+        say(f"{label} {time_taken} of training steps{since}; {run}\n"
             f"next    python {find_script('generate.py')} "
             f"{shlex.join(generate_options(setup, run))}")
 

@@ -32,8 +32,8 @@ this package, and not the other way round."""
 class Training(msgspec.Struct, frozen=True):
     """A run that a study trains."""
 
-    run: str
-    """Its folder."""
+    folder: str
+    """That of the run."""
     steps: int
     """Its optimizer steps, all of them: `train.steps` of its options."""
     options: dict[str, Any]
@@ -86,10 +86,9 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
 
     worker: Any = get_worker()
     stop = StopSignal()
-    # No request to stop may get lost, and `request_stop` runs in another thread, at any moment.
-    # Either it finds the stop of this job, or this job finds its own key: it writes `stopped_keys`
-    # and then reads `stop_of_job`, and here it is the other way round, `stop_of_job` first. So at
-    # least one of the two sees what the other has written.
+    # `request_stop` runs in another thread, at any moment. It writes `stopped_keys`, and then reads
+    # `stop_of_job`. This function writes `stop_of_job`, and then reads `stopped_keys`. So at least
+    # one of the two sees what the other has written, and no request gets lost.
     worker.stop_of_job = stop
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
@@ -101,13 +100,13 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    lock_path = Path(folder, "logs", job.name).resolve()
-    lock_path.parent.mkdir(parents=True, exist_ok=True)
-    log = lock_path.with_name(f"{job.name}.log")
+    job_path = Path(folder, "logs", job.name).resolve()
+    job_path.parent.mkdir(parents=True, exist_ok=True)
+    log = job_path.with_name(f"{job.name}.log")
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             # A worker that the scheduler has lost may still do this job.
-            with locked(lock_path, f"another worker is doing {job.name}: waiting for it"):
+            with locked(job_path, f"another worker is doing {job.name}: waiting for it"):
                 return train_and_measure(run_training, job, stop)
         except Exception:
             traceback.print_exc()  # the study shows a line of it only
@@ -117,9 +116,9 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Any:
     """Return the result of a job; None if a run diverged."""
     for training in job.trainings:
-        if not train_run(run_training, training, stop):
+        if not finish_training(run_training, training, stop):
             return None
-    runs = [RunDir.open(training.run) for training in job.trainings]
+    runs = [RunDir.open(training.folder) for training in job.trainings]
     if isinstance(job, RecordJob):
         return measure_runs(job.arm, job.windows, job.device, *runs)
     (run,) = runs  # a tuning or calibration job trains one
@@ -164,13 +163,13 @@ def remove_run(folder: Path) -> None:
     remove(hidden)
 
 
-def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
+def finish_training(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing.
 
     Returns False if it diverged. Raises UserError if it failed, if it was trained further by hand,
     or if it saved and stopped because `stop` asked it to.
     """
-    folder = Path(training.run)
+    folder = Path(training.folder)
     # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
     # itself in `run_training`, so release it here once the folder has been looked at.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
@@ -192,7 +191,7 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
         raise UserError(f"{folder.name} failed (exit {error.code}), and the study stopped: see the "
                         f"job's log in {folder.parent / 'logs'}") from None
     finally:
-        gc.collect()  # a compiled model is part of a cycle
+        gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     if outcome.signal:
         raise UserError(f"{folder.name} was stopped, and has saved")
     return True
@@ -200,13 +199,14 @@ def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -
 
 def make_start(training: Training) -> Start:
     """Return how a training goes on, if its run has begun, or else how it begins."""
-    if Path(training.run).exists():
-        return resume(RunDir.open(training.run), ["--resume", training.run], {})
+    if Path(training.folder).exists():
+        return resume(RunDir.open(training.folder), ["--resume", training.folder], {})
     argv = to_argv(training)
     if training.trunk is not None:
         return branch(RunDir.open(training.trunk), argv, training.options, training.at)
-    stem = ""  # not used: the options have a name
-    return begin(make_draft(training.options), argv, stem, given=training.options)
+    draft = make_draft(training.options)
+    # The stem would name a run without a name, and the options have one.
+    return begin(draft, argv, stem="", given=training.options)
 
 
 def to_argv(training: Training) -> list[str]:

@@ -385,7 +385,7 @@ def remove_checkpoints(job: Job) -> None:
     if not isinstance(job, RecordJob):  # of a run that is reported, `last` stays
         disposable.append("last")
     for training, name in itertools.product(job.trainings, disposable):
-        shutil.rmtree(Path(training.run, name), ignore_errors=True)
+        shutil.rmtree(Path(training.folder, name), ignore_errors=True)
 
 
 # --- on the workers -------------------------------------------------------------------------------

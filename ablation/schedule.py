@@ -114,7 +114,8 @@ def plan_run(
 ) -> Training:
     """Return how to train a run with these options, over what all runs share."""
     options = complete_options(command, plan, name, steps, options)
-    return Training(run=str(command.path / name), steps=steps, options=command.shared | options)
+    return Training(
+        folder=str(command.path / name), steps=steps, options=command.shared | options)
 
 
 def plan_branch(
@@ -125,8 +126,8 @@ def plan_branch(
     # All others are those of the trunk.
     changed = {option: value for option, value in options.items()
                if option.partition(".")[0] in ("train", "log", "name")}
-    return Training(run=str(command.path / name), steps=steps, options=changed, trunk=trunk.run,
-                    at=branching(command, steps))
+    return Training(folder=str(command.path / name), steps=steps, options=changed,
+                    trunk=trunk.folder, at=branching(command, steps))
 
 
 def complete_options(

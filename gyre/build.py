@@ -74,10 +74,12 @@ GUESSED_RATE = 2e13
 def complete(start: Start, world: World) -> tuple[Start, Compute]:
     """Return `start` with its text and its final configuration, and how the training computes.
 
-    Connects the processes, which all call this.
+    Connects the processes, which all call this. Raises UserError if the training cannot work. Most
+    causes are found before the text is prepared.
     """
-    # Before the processes connect, because preparing a text can take longer than train.timeout, the
-    # most that connected processes wait for each other.
+    check_start(start, world)
+    # Prepare the text before the processes connect. It can take longer than train.timeout, the
+    # longest that connected processes wait for each other.
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
@@ -99,10 +101,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 def prepare_data(start: Start, world: World) -> Start:
     """Return `start` with its prepared text, and with the numbers that are chosen for it.
 
-    If the text has to be prepared, one of several processes does it, and the others wait. Raises
-    UserError if the training cannot work: before the text is prepared if that can be told.
+    If the text has to be prepared, one of several processes does it, and the others wait.
     """
-    check_start(start, world)
     if start.source is not None:
         data_config = start.source.resolve_data_paths(start.config.data)
         if "data.prepared" in start.given:  # a path from here, and not from where the run was made
@@ -195,7 +195,7 @@ def count_shards(train: TrainConfig, world: World) -> int:
     """Return over how many processes the model is sharded."""
     if train.shard == "full":
         return world.size
-    # One process cannot share a model, so that shard 4 of a cluster's configuration has no effect.
+    # One process is never sharded, so a cluster's configuration with shard 4 also runs on one GPU.
     if world.size > 1 and isinstance(train.shard, int):
         return train.shard
     return 1
@@ -221,23 +221,16 @@ def choose_compute(config: Config, world: World) -> Compute:
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
     if train.minutes is not None:
-        seconds, flops = plan_minutes(train.minutes, seconds, flops)
+        # train.steps is a placeholder until the first steps are timed. The estimate of its work
+        # gives the FLOP/s of whole steps, and these the work that fits into the minutes.
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        seconds = 60 * train.minutes
+        flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
     # A run that was trained on CUDA with TF32 may go on elsewhere, without.
     tf32 = train.tf32 and world.device.type == "cuda"
     return Compute(world.device, dtype, compiled, onednn, tf32,
                    f"{dtype_reason}; {compile_reason}", seconds)
-
-
-def plan_minutes(minutes: float, seconds: float | None, flops: float) -> tuple[float, float]:
-    """Return the seconds of a given time, and the FLOPs of the steps that fit into it.
-
-    The steps are chosen later. Until then train.steps is a placeholder, of whose steps `seconds`
-    (None if nothing was measured) and `flops` are. Their ratio is the same for any number of steps:
-    the FLOP/s of whole steps, which are fewer than those of products.
-    """
-    step_rate = GUESSED_RATE if seconds is None else flops / seconds
-    return 60 * minutes, 60 * minutes * step_rate
 
 
 def choose_onednn(config: Config, world: World) -> bool:
@@ -293,9 +286,9 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
 def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     """Return `start` with as many steps as fit into its train.minutes.
 
-    Takes the first steps, times them, and throws their results away. So the run is bit for bit that
-    of a command that gives the chosen number of steps. Raises UserError if other options, such as
-    the warm-up, need more steps.
+    Takes the first steps, times them, and throws their results away. So the run is bit for bit one
+    that is given the same configuration, with the numbers, the dtype and the compilation that were
+    chosen. Raises UserError if other options, such as the warm-up, need more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -306,7 +299,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
     with compute.active():
         step_seconds = time_steps(build(start, world, compute), enough)
-    gc.collect()  # a compiled model is part of a cycle
+    gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     steps = max(1, round(60 * minutes / step_seconds))
     step_tokens = start.config.train.batch_size * start.config.data.seq_len
     val_tokens = start.data.manifest["val"]["tokens"]
@@ -317,8 +310,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     except UserError as error:
         raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
                         "choose more minutes, or smaller numbers") from None
-    chosen = [f"{name} {number}" for name, number in numbers.items()]
-    return replace(start, config=config, chosen=[*start.chosen, *chosen], timed=True)
+    return replace(start, config=config, chosen={**start.chosen, **numbers}, timed=True)
 
 
 def time_steps(setup: Setup, enough: float) -> float:
@@ -342,7 +334,7 @@ def time_steps(setup: Setup, enough: float) -> float:
     pending = start_step(setup, 0)
     while True:
         taken += 1
-        # As in a training: on a GPU the next step is started before this one is read.
+        # As in `take_steps` of train.py: on a GPU the next step is started before this one is read.
         following = None
         if setup.reads_late:
             following = start_step(setup, taken % n_steps)
@@ -366,10 +358,6 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     """
     config = start.config
     assert start.data is not None, "complete comes first"
-    # Any of the processes may have prepared the text, and that one has printed the notes on it.
-    is_new = any(world.all_gather(start.data.is_new))
-    options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
-               "seed": config.seed, "rank": world.rank, "world_size": world.size}
     shards = count_shards(config.train, world)
     parallelism = Replicated(world)
     if shards > 1:
@@ -393,24 +381,34 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     else:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)  # the other ranks may have drawn or read other ones
+    # Any of the processes may have prepared the text, and that one has printed the notes on it.
+    is_new = any(world.all_gather(start.data.is_new))
+    dataset_arguments = {
+        "seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
+        "seed": config.seed, "rank": world.rank, "world_size": world.size,
+    }
     setup = Setup(
         config=config, world=world, compute=compute, parallelism=parallelism,
         data=replace(start.data, is_new=is_new),
-        train_data=start.data.dataset("train", **options),
-        val_data=start.data.dataset("val", **options), model=model, module=module,
+        train_data=start.data.dataset("train", **dataset_arguments),
+        val_data=start.data.dataset("val", **dataset_arguments), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, reads_late=world.device.type == "cuda",
     )
-    if not gains_by_graphs(config, world):
+    if not uses_graphs(config, world):
         return setup
     # `add_gradient` reads neither `graphs` nor `stop`, so it can have a setup without them.
     graphs = GradientGraphs(partial(add_gradient, setup), [*model.parameters()])
     return replace(setup, graphs=graphs)
 
 
-def gains_by_graphs(config: Config, world: World) -> bool:
-    """Return whether CUDA graphs make the steps of a training shorter."""
+def uses_graphs(config: Config, world: World) -> bool:
+    """Return whether gradients are computed by CUDA graphs.
+
+    They are if train.cuda_graphs allows it, one process trains on CUDA, and the model is so small
+    that launching its kernels takes longer than computing.
+    """
     tokens = count_rows(config.train, world) * config.data.seq_len
     is_launch_bound = training_flops(config.model, tokens) <= MOST_FLOPS
     can_record = world.device.type == "cuda" and world.size == 1
@@ -475,7 +473,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
     end = steps_now if gives_steps else steps_when_saved
-    if step >= end and not start.repeatable:
+    if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
     if step >= max(steps_now, end):  # finished, and --resume auto
@@ -495,15 +493,17 @@ def print_setup(start: Start, setup: Setup) -> None:
     config = setup.config
     n_tokens = setup.train_data.n_tokens
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
-    if start.repeatable and start.resumed:  # by --resume auto
-        say(f"{start.resumed.path} goes on with its own configuration, without --config")
+    if start.resumed and start.ignores_file:
+        say(f"{start.resumed.path} goes on with the configuration that it has saved: --config is "
+            "ignored")
     if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if not setup.data.is_new:  # else they were printed just now
         for note in setup.data.notes:
             say(note)
     if start.chosen:
-        say(f"auto    {', '.join(start.chosen)}: {explain_choice(start)}")
+        choices = [f"{name} {number}" for name, number in start.chosen.items()]
+        say(f"auto    {', '.join(choices)}: {explain_choice(start)}")
     say(f"data    {describe_data(setup)}")
     duration = describe_duration(setup)
     parameters = sum(p.numel() for p in setup.model.parameters())
@@ -515,7 +515,7 @@ def print_setup(start: Start, setup: Setup) -> None:
 
 
 def print_notes(start: Start, setup: Setup) -> None:
-    """Print what may be other than somebody thinks, and can be changed."""
+    """Print notes on what the user may not expect, and can change."""
     config = setup.config
     if start.has_default_sizes:
         say("note: without --config, a model has the default sizes, which are larger than those of "
@@ -527,7 +527,7 @@ def print_notes(start: Start, setup: Setup) -> None:
     if start.source is None and config.init_from is not None:
         base = RunDir.open(config.init_from)
         base.note_missing_best()
-        note_other_text(base, setup.data)
+        note_unfit_tokenizer(base, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
 
@@ -564,7 +564,7 @@ def note_busy_cores() -> None:
             "it may be several times as fast")
 
 
-def note_other_text(base: RunDir, data: Prepared) -> None:
+def note_unfit_tokenizer(base: RunDir, data: Prepared) -> None:
     """Print a note if a fine-tuning has a tokenizer that does not fit its text.
 
     The tokenizer is that of the base, and was learned from the text of the base.
@@ -643,8 +643,7 @@ def describe_devices(setup: Setup) -> str:
 
 def explain_choice(start: Start) -> str:
     """Return why numbers were chosen."""
-    # `chosen` has texts such as "train.steps 300".
-    names = {text.partition(" ")[0] for text in start.chosen}
+    names = start.chosen.keys()
     if names <= {"optim.warmup_steps", "train.eval_interval"}:
         return "chosen for these steps"
     if not start.timed:

@@ -43,7 +43,7 @@ MAX_GRAPHS = 256
 
 @dataclass(frozen=True)
 class Compute:
-    """How a training or a model computes here. Chosen once; a run keeps it on other machines."""
+    """How a training, or a model that was loaded, computes in this process."""
 
     device: torch.device
     dtype: torch.dtype
@@ -160,8 +160,8 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# About the FLOPs of a measured call, so that slow processors too need only a fraction of a second.
-# Large matrices are multiplied with fewer tokens, but not with fewer than 16 (int8: 1).
+# Approximate FLOPs of one measured call: so few that a slow processor too needs only a fraction of
+# a second. Large matrices are multiplied with fewer tokens, but not with fewer than 16 (int8: 1).
 MEASURED_FLOPS = 3e9  # a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # a product in int8
 
@@ -183,15 +183,15 @@ def matmul_rates(
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
 
     def multiply(x: Tensor, weight: Tensor, gradient: Tensor) -> None:
-        out = linear(x.requires_grad_(training), weight.requires_grad_(training))
+        out = linear(x, weight)
         if training:
             GivenGradient.apply(out, gradient).backward()
         wait()
 
     calls = []
     for dtype in dtypes:
-        x = torch.ones(tokens, inputs, dtype=dtype).to(device)
-        weight = torch.ones(outputs, inputs, dtype=dtype).to(device)
+        x = torch.ones(tokens, inputs, dtype=dtype).to(device).requires_grad_(training)
+        weight = torch.ones(outputs, inputs, dtype=dtype).to(device).requires_grad_(training)
         gradient = torch.ones(tokens, outputs, dtype=dtype).to(device)
         calls.append(partial(multiply, x, weight, gradient))
     flops = (6 if training else 2) * tokens * inputs * outputs
@@ -330,10 +330,10 @@ def describe_load() -> str:
     return f", longer while others run here too (load {load:.0f} on {os.cpu_count()} cores)"
 
 
-# The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
-# one from the cache a few seconds; every step is then 10 to 15 % shorter in bfloat16, and some 5 %
-# in float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M parameters in bfloat16
-# repaid 50 s of compiling; other dtypes were not measured there.
+# The FLOPs of a training that repay its compilation. The first compilation takes 30 to 60 s on two
+# CPU cores, and one from the cache a few seconds. Every step is then 10 to 15 % shorter in
+# bfloat16, and some 5 % in float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M
+# parameters in bfloat16 repaid 50 s of compiling; other dtypes were not measured there.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14},
                   "cuda": {torch.bfloat16: 2e16}}
 UNKNOWN_REPAYING_FLOPS = 2e16  # of other dtypes

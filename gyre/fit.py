@@ -52,14 +52,14 @@ class Draft:
     shortens_samples: bool = False
     """Whether samples are shortened to fit into the context of shorter rows."""
 
-    def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, list[str]]:
+    def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, dict[str, int | float]]:
         """Return the configuration for the prepared text of `manifest`, and what was chosen.
 
-        The choices are in words, such as "data.vocab_size 512".
+        The choices are numbers by dotted name.
         """
         limits = self.config
         if not self.fitted:
-            return limits, []
+            return limits, {}
         train_tokens = manifest["train"]["tokens"]
         numbers: dict[str, int | float] = {}
         if "data.vocab_size" in self.fitted:
@@ -79,7 +79,7 @@ class Draft:
                 steps = fit_steps(steps, train_tokens, step_tokens)
                 numbers["train.steps"] = steps
             numbers |= self.fit_to_steps(steps, step_tokens, manifest["val"]["tokens"])
-        chosen = [f"{name} {number}" for name, number in numbers.items()]
+        chosen = dict(numbers)
         if self.shortens_samples:  # not named in `chosen`, because it follows from the rows
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
             half = context.model.max_positions // 2

@@ -82,8 +82,8 @@ class TrainConfig:
     """torch.compile the training step. auto: where the run is long enough to repay it."""
     cuda_graphs: bool = True
     """Launch all kernels of a gradient at once on CUDA, by a graph, where launching takes longer
-    than computing: small models, one process. Python code in the model then runs in the first two
-    steps only."""
+    than computing: small models, one process. Python code in the model then runs in the first
+    steps only: two, or three with several micro-batches."""
     onednn: bool | Literal["auto"] = "auto"
     """Compute float32 products on a CPU by oneDNN. auto: where it is measured to be 1.5 times as
     fast as what torch takes."""

@@ -77,12 +77,14 @@ class Start:
     draft: Draft | None = None
     """The configuration, in which numbers may still depend on the text. None if a run is resumed or
     branched off from: it has its numbers."""
-    repeatable: bool = False
+    resumes_auto: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
+    ignores_file: bool = False
+    """Whether the command has a --config, and resumes a run, which has its own."""
     data: Prepared | None = None
     """The text. None: it is not prepared yet."""
-    chosen: list[str] = field(default_factory=list)
-    """What was chosen for the text and the machine, in words, such as "train.steps 300"."""
+    chosen: dict[str, int | float] = field(default_factory=dict)
+    """What was chosen for the text and the machine: numbers by dotted name, such as train.steps."""
     timed: bool = False
     """Whether train.steps was chosen for train.minutes."""
     has_default_sizes: bool = False
@@ -128,9 +130,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.resume == AUTO:
         path = find_named(files, given)
         if path.exists():
-            start = resume(RunDir.open(path), argv, given, repeatable=True)
+            start = resume(RunDir.open(path), argv, given, resumes_auto=True)
             check_origin(start, options.init_from)
-            return start
+            return replace(start, ignores_file=bool(options.config))
     if options.init_from:
         run = RunDir.open(options.init_from)
         draft = draft_from_run(run, files, given)
@@ -139,7 +141,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     stem = make_stem(options, draft.config)
     if "data.column" in given:  # one in a configuration file may be for the text of that file
         check_column(draft.config.data)
-    start = begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
+    start = begin(draft, argv, stem, given, resumes_auto=options.resume == AUTO)
     return replace(start, has_default_sizes=not options.config and not options.init_from)
 
 
@@ -237,7 +239,7 @@ def may_be_same_run(saved: str, init_from: str) -> bool:
 
 
 def begin(
-    draft: Draft, argv: list[str], stem: str, given: Layer, repeatable: bool = False
+    draft: Draft, argv: list[str], stem: str, given: Layer, resumes_auto: bool = False
 ) -> Start:
     """Return how to start a new run of this configuration, by the command line `argv`.
 
@@ -248,7 +250,7 @@ def begin(
     parts = "".join(each if may_be_in_name(each) else " " for each in stem).split()
     stem = re.sub(r"^\W+", "", "-".join(parts))  # a name begins with a letter, a digit or _
     return Start(config, f"{stem}-s{config.seed}", argv, given,
-                 repeatable=repeatable, draft=draft)
+                 resumes_auto=resumes_auto, draft=draft)
 
 
 def check_rates(optim: OptimConfig) -> None:
@@ -259,16 +261,16 @@ def check_rates(optim: OptimConfig) -> None:
 
 
 def resume(
-    run: RunDir, argv: list[str], given: dict[str, Any], repeatable: bool = False
+    run: RunDir, argv: list[str], given: dict[str, Any], resumes_auto: bool = False
 ) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    With `repeatable` (--resume auto), the command line is the one that started the run. Its
+    With `resumes_auto` (--resume auto), the command line is the one that started the run. Its
     --config, --data.tokenizer, --train.minutes and every option whose value is `auto` are ignored,
     because the run has saved what they stood for.
     """
     saved = read_trained(run)
-    if repeatable:
+    if resumes_auto:
         given = {option: value for option, value in given.items()
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
@@ -276,7 +278,7 @@ def resume(
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", also_fixed=("name", "optim"))
     return Start(config, run.path.name, argv, given, resumed=run, source=run,
-                 repeatable=repeatable)
+                 resumes_auto=resumes_auto)
 
 
 def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:

@@ -40,7 +40,8 @@ class StepResult(NamedTuple):
     stopping: bool
     """Whether any process had been asked to stop when the losses of this step were summed."""
     seconds: float
-    """Time to its end, from its start or from the end of the previous step: the later of them."""
+    """Time until it was finished, since its start or since the end of the previous step, whichever
+    was later."""
     finished: float
     """When its results were ready, by `time.perf_counter`."""
     loss_scale: float
@@ -148,7 +149,7 @@ class Setup:
     model: Transformer
     """The model without DDP's wrapper, for evaluation and for checkpoints."""
     module: nn.Module
-    """What training calls: `model`, inside DDP if several processes have the whole of it."""
+    """The model as training calls it: in DDP's wrapper if several processes have all weights."""
     optimizers: Optimizers
     loss: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
@@ -187,7 +188,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     factor = lr_factor(config.optim, step, config.train.steps)
     for group, peak in optimizers.peaks:
         group["lr"] = peak * factor
-    loss_sum = add_gradients(setup, step)
+    loss_sum = compute_gradients(setup, step)
     for optimizer in optimizers.optimizers:
         setup.scaler.unscale_(optimizer)  # pyrefly: ignore[bad-argument-type]
     limit = config.optim.grad_clip if config.optim.grad_clip else math.inf
@@ -199,7 +200,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     # `sums` is in float64 if there are several processes.
     measured = torch.cat([sums, already_global.to(sums.dtype)])
     finite = measured.isfinite().all()
-    # In place of `scaler.step`: it is decided here, once for all optimizers and processes.
+    # Not `scaler.step`, by which each optimizer and process would decide for itself whether to skip
+    # the step. It is decided once, for all of them.
     if setup.reads_late:
         optimizers.step(found_inf=1 - finite.float())
     elif finite:
@@ -220,7 +222,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     return pending
 
 
-def add_gradients(setup: Setup, step: int) -> Tensor:
+def compute_gradients(setup: Setup, step: int) -> Tensor:
     """Compute the gradients of batch `step`, averaged over the processes.
 
     Returns the sum of this process's losses in nats, a scalar on the device.

@@ -420,7 +420,8 @@ def test_a_line_that_says_so_ends_a_session(talk, line, expected, tokenizer):
     (":more", ":more goes on with a text, and there is none yet"),
     (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
     (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
-    (":sed 3", ":sed is no command (:more, :seed N, :help, :q); the prompt is written ::sed 3"),
+    (":sed 3", ":sed is no command (:more, :seed N, :help, :q); to continue this text as a "
+                "prompt, write ::sed 3"),
     (":more 3", ":more takes nothing after it, not '3'"),
     (":q now", ":q takes nothing after it, not 'now'")])
 def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):

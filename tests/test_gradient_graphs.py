@@ -13,7 +13,7 @@ import torch
 from builders import build_setup, quick_for, start_python, tiny_argv
 from torch import Tensor
 
-from gyre.build import describe_devices, gains_by_graphs
+from gyre.build import describe_devices, uses_graphs
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs, Recorded
 from gyre.graphed import recording
 from gyre.parallel import World
@@ -188,18 +188,18 @@ def test_a_gradient_from_elsewhere_is_added_to(workdir):
 def test_graphs_are_for_small_models_on_one_card(workdir):
     config = build_setup(workdir).config
     alone = World(0, 1, CARD)
-    assert gains_by_graphs(config, alone)
-    assert not gains_by_graphs(config, World(0, 1, torch.device("cpu")))
-    assert not gains_by_graphs(config, World(0, 2, CARD))
+    assert uses_graphs(config, alone)
+    assert not uses_graphs(config, World(0, 1, torch.device("cpu")))
+    assert not uses_graphs(config, World(0, 2, CARD))
     without = replace(config, train=replace(config.train, cuda_graphs=False))
-    assert not gains_by_graphs(without, alone)
+    assert not uses_graphs(without, alone)
     row_flops = 6 * config.model.matrix_parameters * config.data.seq_len
     rows = int(MOST_FLOPS / row_flops)
     for batch, gains in ((rows, True), (rows + 1, False)):
         large = replace(config, train=replace(config.train, batch_size=batch))
-        assert gains_by_graphs(large, alone) == gains
+        assert uses_graphs(large, alone) == gains
     parts = replace(large, train=replace(large.train, micro_batch_size=rows))
-    assert gains_by_graphs(parts, alone)
+    assert uses_graphs(parts, alone)
 
 
 def test_the_line_of_the_device_names_the_graphs(workdir):

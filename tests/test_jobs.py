@@ -17,9 +17,9 @@ from ablation.jobs import (
     Training,
     TuningJob,
     do_job,
+    finish_training,
     has_diverged,
     to_argv,
-    train_run,
 )
 from ablation.record import End, measure_runs
 from errors import UserError
@@ -34,17 +34,17 @@ LIVE = {"name": "live", "train.steps": 3}
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """`train_run` collects garbage, which otherwise walks over all that other tests have made."""
+    """`finish_training` collects garbage, and would walk over all that other tests have made."""
     gc.freeze()
 
 
 def test_a_training_becomes_a_command_line():
-    training = Training(run="runs/a", steps=3, options={"name": "a", "train.keep": [1, 2]})
+    training = Training(folder="runs/a", steps=3, options={"name": "a", "train.keep": [1, 2]})
     assert to_argv(training) == ["--name=a", "--train.keep=[1, 2]"]
 
 
 def test_a_branch_becomes_a_command_line():
-    training = Training(run="runs/b", steps=3, options={"name": "b"}, trunk="runs/a", at=2)
+    training = Training(folder="runs/b", steps=3, options={"name": "b"}, trunk="runs/a", at=2)
     assert to_argv(training) == ["--branch-from", "runs/a", "--at", "2", "--name=b"]
 
 
@@ -69,7 +69,8 @@ def save_step(run: RunDir, step: int) -> None:
 
 def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
     run = new_run("live")
-    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
+    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    assert finish_training(called, training, StopSignal())
     assert not run.path.exists()  # it was removed; `called` makes no new one
     assert called == [["--name=live", "--train.steps=3"]]
 
@@ -77,14 +78,16 @@ def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
 def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
     run = new_run("live")
     save_step(run, 2)
-    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
+    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    assert finish_training(called, training, StopSignal())
     assert called == [["--resume", str(run.path)]]
 
 
 def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
     run = new_run("live")
     save_step(run, 3)
-    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
+    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    assert finish_training(called, training, StopSignal())
     assert called == []
 
 
@@ -92,7 +95,7 @@ def test_a_run_that_was_trained_further_by_hand_is_refused(new_run, called):
     run = new_run("live")
     save_step(run, 4)
     with pytest.raises(UserError, match="live has taken 4 steps, and the study wants 3: remove it"):
-        train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
+        finish_training(called, Training(folder=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == []
 
 
@@ -100,7 +103,8 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     run = new_run("live")
     save_step(run, 2)
     run.log({"step": 2, "diverged": 1})
-    assert not train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
+    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    assert not finish_training(called, training, StopSignal())
     assert called == []
 
 
@@ -111,7 +115,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
     removal of a run of this name also removes what was left.
     """
     live = new_run("live").path
-    training = Training(run=str(live), steps=3, options=LIVE)
+    training = Training(folder=str(live), steps=3, options=LIVE)
 
     def remove_a_part(path):
         if path.exists():  # not at the first call, which removes what an earlier removal has left
@@ -121,11 +125,11 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "remove", remove_a_part)
         with pytest.raises(KeyboardInterrupt):
-            train_run(called, training, StopSignal())
-    assert train_run(called, training, StopSignal())
+            finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal())
     assert len(called) == 1
     new_run("live")
-    assert train_run(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal())
     assert [*live.parent.iterdir()] == []
 
 
@@ -133,8 +137,8 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
 def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
     live = new_run("live").path
-    training = Training(run=str(live), steps=3, options=LIVE)
-    waiting = threading.Thread(target=train_run, args=[called, training, StopSignal()])
+    training = Training(folder=str(live), steps=3, options=LIVE)
+    waiting = threading.Thread(target=finish_training, args=[called, training, StopSignal()])
     with locked(live, "busy", wait=False):
         waiting.start()
         waiting.join(0.3)
@@ -149,8 +153,8 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     for step, loss in enumerate((4.0, 2.0, 3.0), 1):
         run.log({"step": step, "val/loss": loss})
     run.log({"step": 4, "train/loss": 1.0})
-    monkeypatch.setattr(jobs, "train_run", lambda train, training, stop: True)
-    training = Training(run=str(run.path), steps=4, options={})
+    monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: True)
+    training = Training(folder=str(run.path), steps=4, options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
     assert do_job(train.run, str(tmp_path), job, StopSignal()) == 3.0
 
@@ -163,7 +167,7 @@ def tiny_training(workdir: Path, name: str, **options: object) -> Training:
               "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 9,
               "train.eval_interval": 5, "train.sample_tokens": 0, "train.dtype": "float32",
               "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(workdir / "runs")}
-    return Training(run=str(workdir / "runs" / name), steps=10,
+    return Training(folder=str(workdir / "runs" / name), steps=10,
                     options={**shared, "name": name, "train.steps": 10, **options})
 
 
@@ -172,13 +176,13 @@ def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
     training = tiny_training(workdir, "lost", **{"optim.lr": 1e30})
     job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
     assert do_job(train.run, str(tmp_path), job, StopSignal()) is None
-    assert has_diverged(Path(training.run))
+    assert has_diverged(Path(training.folder))
 
 
 def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
-    assert train_run(train.run, training, StopSignal())
-    assert jobs.resumable_step(Path(training.run)) == 10
+    assert finish_training(train.run, training, StopSignal())
+    assert jobs.resumable_step(Path(training.folder)) == 10
 
 
 @pytest.mark.slow
@@ -218,13 +222,13 @@ def test_a_job_that_is_done_again_keeps_its_log(tmp_path, monkeypatch):
 
 def test_a_training_that_was_stopped_is_reported_as_such(new_run):
     run = new_run("live")
-    training = Training(run=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), steps=3, options=LIVE)
 
     def stopped(start, stop):
         return Outcome(run.path, signal=15)
 
     with pytest.raises(UserError, match="^live was stopped, and has saved$"):
-        train_run(stopped, training, StopSignal())
+        finish_training(stopped, training, StopSignal())
 
 
 def test_steps_that_were_skipped_are_no_divergence(new_run):
@@ -236,7 +240,7 @@ def test_steps_that_were_skipped_are_no_divergence(new_run):
 
 def test_a_run_that_failed_is_an_error(workdir):
     with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
-        train_run(train.run, tiny_training(workdir, "bad", **{"model.dim": 33}), StopSignal())
+        finish_training(train.run, tiny_training(workdir, "bad", **{"model.dim": 33}), StopSignal())
 
 
 def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):

@@ -3,6 +3,8 @@
 import math
 import signal
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from builders import (
     train_tiny,
 )
 from resumption import EXACT, assert_equal_runs, kill_before
+from tqdm import tqdm
 
 import train
 from gyre.build import build
@@ -106,6 +109,17 @@ def test_a_kept_step_is_saved_before_the_next_is_started(workdir, late, calls):
 
 def test_a_step_is_read_at_once_on_a_cpu(workdir):
     assert not build_setup(workdir).reads_late
+
+
+def test_the_bar_shows_the_loss_of_the_step_that_it_counts(workdir):
+    shown = StringIO()
+    bar = tqdm(total=2, file=shown, mininterval=0)
+    run = RunDir(Path("runs", "a"), {}, is_main=False)  # which logs nothing
+    setup = build_setup(workdir)
+    result = train_step(setup, 0)._replace(loss=2.5)
+    train.count_step(setup, run, result, 1.0, bar)
+    last = shown.getvalue().rpartition("\r")[2]
+    assert "1/2" in last and "loss 2.500" in last
 
 
 def test_no_time_is_counted_twice(workdir):

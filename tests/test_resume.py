@@ -134,12 +134,12 @@ def test_the_last_validation_is_done_to_its_end(workdir, straight):
     assert_equal_runs(straight, path)
 
 
-def test_the_time_of_a_resumed_run_is_said_to_be_that_of_all_parts(workdir, capfd):
+def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(workdir, capfd):
     path = workdir / "runs" / "in-parts"
     stop_at(4, *tiny_argv(workdir, *EXACT, "--name", path.name))
     exit_code(train.main, "--resume", path)
     err = capfd.readouterr().err
-    assert re.search("^done .* of training steps in all parts; ", err, re.MULTILINE)
+    assert re.search("^done .* of training steps since step 0; ", err, re.MULTILINE)
 
 
 def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd):
@@ -475,6 +475,19 @@ def test_of_a_finished_run_only_its_end_is_said(auto, capfd):
     assert exit_code(train.main, *argv) == 0
     lines = capfd.readouterr().err.splitlines()
     assert [line.split()[0] for line in lines] == ["nothing", "next"]
+
+
+def test_a_configuration_file_that_has_no_effect_is_said(auto, capfd):
+    _, path, argv = auto
+    assert exit_code(train.main, *argv, "--config=small.yaml") == 0
+    assert (f"{path} goes on with the configuration that it has saved: --config is ignored\n"
+            in capfd.readouterr().err)
+
+
+def test_without_a_configuration_file_none_is_said_to_be_ignored(auto, capfd):
+    _, _, argv = auto
+    assert exit_code(train.main, *argv) == 0
+    assert "ignored" not in capfd.readouterr().err
 
 
 def test_the_same_command_of_a_run_that_was_extended_is_no_error(auto):

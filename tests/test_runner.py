@@ -183,7 +183,7 @@ def test_only_the_last_checkpoints_of_reported_runs_stay(finished):
 def tuning(workdir, tmp_path):
     """A command, its plan, and a job that tunes sin at 0.001."""
     command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
-    training = Training(run=str(tmp_path / "tune"), steps=9, options={})
+    training = Training(folder=str(tmp_path / "tune"), steps=9, options={})
     job = TuningJob(name="tune", trainings=[training], arm="sin", lr=1e-3, seed=1000)
     return command, make_plan(), job
 

@@ -48,7 +48,8 @@ def test_shorter_runs_branch_off_where_their_cooldown_begins(command):
     assert isinstance(job, RecordJob)
     trunk, *branches = job.trainings
     assert (trunk.trunk, trunk.at) == (None, None)
-    assert [(branch.trunk, branch.at) for branch in branches] == [(trunk.run, 40), (trunk.run, 8)]
+    assert [(branch.trunk, branch.at) for branch in branches] == [
+        (trunk.folder, 40), (trunk.folder, 8)]
 
 
 def test_the_longest_run_keeps_the_checkpoint_of_its_cooldown(command):

@@ -421,7 +421,7 @@ def test_a_branch_starts_at_a_kept_step_as_a_new_run(trunk):
     asked = start("--branch-from", trunk, "--at", "2", "--train.steps", "3")
     assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
     assert (asked.config.name, asked.stem) == (None, "trunk-branch")
-    assert not asked.repeatable
+    assert not asked.resumes_auto
 
 
 def test_a_branch_keeps_no_steps_of_its_trunk(trunk):
@@ -465,12 +465,13 @@ def again(workdir, finished):
 
 def test_resume_auto_starts_a_run_that_is_not_there(workdir):
     asked = start(*tiny_argv(workdir, "--name", "not-there"), "--resume", "auto")
-    assert asked.resumed is None and asked.repeatable
+    assert asked.resumed is None and asked.resumes_auto
 
 
 def test_resume_auto_takes_the_run_of_its_name(workdir, again):
     asked = start("--config", "small.yaml", *again)
-    assert asked.resumed.path == workdir / "runs" / "again" and asked.repeatable
+    assert asked.resumed.path == workdir / "runs" / "again" and asked.resumes_auto
+    assert asked.ignores_file
 
 
 def test_resume_auto_finds_a_run_in_the_home_folder(workdir, again, monkeypatch):
@@ -564,7 +565,7 @@ def test_an_unset_name_says_what_the_run_is(workdir):
     argv = [*tiny_argv(workdir), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
     assert (asked.config.name, asked.stem) == (None, "small-text-alibi-s1")
-    assert not asked.repeatable
+    assert not asked.resumes_auto
 
 
 def test_the_text_of_a_configuration_is_no_part_of_a_name():
