@@ -85,7 +85,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         contexts.enter_context(compute.active())
         if start.resumed and world.is_main:
             contexts.enter_context(locked_run(start.resumed.path))
-        setup = replace(build(start, world, compute), stop=stop)
+        setup = build(start, world, compute, stop)
         progress = setup.progress
         if start.resumed and progress.step >= setup.config.train.steps:
             # --resume auto found it finished.
@@ -166,11 +166,7 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
     Returns {} for any other training, also if a fine-tuning is resumed or branched off: the command
     that started it has validated this model already.
     """
-    if setup.config.init_from is None:
-        return {}
-    if start.source is not None:  # resumed or branched
-        return {}
-    return measure_validation(setup)
+    return measure_validation(setup) if start.is_fine_tuning else {}
 
 
 def take_steps(

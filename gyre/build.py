@@ -40,6 +40,7 @@ from gyre.optim import OptimConfig, Optimizers, lr_factor
 from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir, check_runs_folder
+from gyre.signals import StopSignal
 from gyre.start import Start
 from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
@@ -298,7 +299,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
         say("timing  the first steps, to choose train.steps")
     enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
     with compute.active():
-        step_seconds = time_steps(build(start, world, compute), enough)
+        step_seconds = time_steps(build(start, world, compute, StopSignal()), enough)
     gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     steps = max(1, round(60 * minutes / step_seconds))
     step_tokens = start.config.train.batch_size * start.config.data.seq_len
@@ -351,7 +352,7 @@ def time_steps(setup: Setup, enough: float) -> float:
 # --- what a step needs ---------------------------------------------------------------------------
 
 
-def build(start: Start, world: World, compute: Compute) -> Setup:
+def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
     """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
 
     `start` is complete, and `compute` is active.
@@ -394,11 +395,11 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         val_data=start.data.dataset("val", **dataset_arguments), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
-        scaler=scaler, reads_late=world.device.type == "cuda",
+        scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",
     )
     if not uses_graphs(config, world):
         return setup
-    # `add_gradient` reads neither `graphs` nor `stop`, so it can have a setup without them.
+    # `add_gradient` does not read `graphs`, so it can have a setup without.
     graphs = GradientGraphs(partial(add_gradient, setup), [*model.parameters()])
     return replace(setup, graphs=graphs)
 
@@ -524,7 +525,8 @@ def print_notes(start: Start, setup: Setup) -> None:
     if setup.compute.device.type == "cpu":
         note_busy_cores()
     note_final_lr(config.optim, config.train.steps)
-    if start.source is None and config.init_from is not None:
+    if start.is_fine_tuning:
+        assert config.init_from is not None
         base = RunDir.open(config.init_from)
         base.note_missing_best()
         note_unfit_tokenizer(base, setup.data)

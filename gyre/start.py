@@ -95,6 +95,11 @@ class Start:
         """Whether a new run starts from a checkpoint of another one."""
         return self.source is not None and self.resumed is None
 
+    @property
+    def is_fine_tuning(self) -> bool:
+        """Whether the training takes its first step from the weights of --init-from."""
+        return self.source is None and self.config.init_from is not None
+
     def has_checkpoint(self) -> bool:
         """Return whether there is a checkpoint to restore, by what is on the disk now.
 

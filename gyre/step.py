@@ -6,7 +6,7 @@ Shapes: B rows, T tokens, V vocabulary.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -160,7 +160,7 @@ class Setup:
     scaler: torch.amp.GradScaler
     """Scales the loss in float16, so that small gradients are not rounded to 0. In other dtypes it
     does nothing."""
-    stop: StopSignal = field(default_factory=StopSignal)
+    stop: StopSignal
     """What asks this process to stop."""
     reads_late: bool = False
     """Whether a step is started before the results of the previous one are read. This keeps a GPU

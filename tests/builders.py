@@ -291,7 +291,7 @@ def build_setup(workdir: Path, *extra: str, device: torch.device = CPU) -> Setup
     alone = World(0, 1, device)
     argv = tiny_argv(workdir, "--model.n_layers=2", "--train.batch_size=27", *extra)
     start, compute = complete(resolve(argv, ""), alone)
-    setup = build(start, alone, compute)
+    setup = build(start, alone, compute, StopSignal())
     print_setup(start, setup)
     return setup
 

@@ -49,6 +49,7 @@ from gyre.optim import Optimizers, orthogonalize  # noqa: E402
 from gyre.options import make_config  # noqa: E402
 from gyre.parallel import Replicated, World, copy_weights  # noqa: E402
 from gyre.rundir import RunDir  # noqa: E402
+from gyre.signals import StopSignal  # noqa: E402
 from gyre.step import PendingStep, Progress, Setup, micro_batches, start_step, summed_loss  # noqa: E402
 from model.config import ModelConfig  # noqa: E402
 from model.dropout import compute_mask  # noqa: E402
@@ -556,7 +557,8 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
         parallelism=parallelism, data=cast(Any, None), train_data=data, val_data=data, model=model,
         module=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
         loss=torch.compile(summed_loss) if compiled else summed_loss, rows=rows,
-        progress=Progress(), scaler=torch.amp.GradScaler(enabled=False), reads_late=ON_CUDA,
+        progress=Progress(), scaler=torch.amp.GradScaler(enabled=False), stop=StopSignal(),
+        reads_late=ON_CUDA,
     )
     steps = iter(range(10**9))
     started: list[PendingStep] = []
