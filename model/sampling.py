@@ -41,6 +41,8 @@ class Sampling:
 
     def check(self) -> None:
         """Raise UserError for values that have no meaning or no effect."""
+        if self.top_k == 0:  # in other programs, it means no limit
+            raise UserError("top_k must be at least 1, not 0: leave it out to keep all tokens")
         check_ranges(self)
         if self.temperature > 0:
             return

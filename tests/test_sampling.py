@@ -133,7 +133,7 @@ def test_temperature_0_is_the_limit_of_small_temperatures():
 
 @pytest.mark.parametrize("changes, message", [
     ({"temperature": -1.0}, "temperature must be at least 0, not -1.0"),
-    ({"top_k": 0}, "top_k must be at least 1, not 0"),
+    ({"top_k": 0}, "top_k must be at least 1, not 0: leave it out to keep all tokens"),
     ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
     ({"min_p": 1.5}, r"min_p must be in \[0, 1\], not 1.5"),
     ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
