@@ -64,8 +64,8 @@ UNFIT_TOKENIZER = 2.0
 # The estimate names the time for validation if it is more than this share of that of the steps.
 LONG_VALIDATION = 0.3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
-# FLOP/s that train.minutes assumes except on a CPU, where the rate is measured. It only decides
-# whether the training is long enough to be compiled.
+# FLOP/s of a slow GPU, which train.minutes assumes before the first steps are timed. They only
+# decide whether these are compiled at once. On a CPU, the rate of products is measured instead.
 GUESSED_RATE = 2e13
 
 
@@ -85,6 +85,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     world.connect()
     compute = choose_compute(start.config, world)
     check_fits(start.config, world, compute.dtype, compute.compiled)
+    if start.config.train.minutes is not None:
+        start, compute = choose_steps(start, world, compute)
     # What `auto` stood for is written into the run, which keeps it on another machine too. A device
     # and a `compile` that were given stay as given, even if this machine did otherwise: for example
     # mps with several processes, or compile without a compiler.
@@ -93,10 +95,7 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
         train = replace(train, device=compute.device.type)
     if train.compile == "auto":
         train = replace(train, compile=compute.compiled)
-    start = replace(start, config=replace(start.config, train=train))
-    if train.minutes is not None:
-        start = choose_steps(start, world, compute)
-    return start, compute
+    return replace(start, config=replace(start.config, train=train)), compute
 
 
 def prepare_data(start: Start, world: World) -> Start:
@@ -231,7 +230,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     # A run that was trained on CUDA with TF32 may go on elsewhere, without.
     tf32 = train.tf32 and world.device.type == "cuda"
     return Compute(world.device, dtype, compiled, onednn, tf32,
-                   f"{dtype_reason}; {compile_reason}", seconds)
+                   dtype_reason, compile_reason, seconds)
 
 
 def choose_onednn(config: Config, world: World) -> bool:
@@ -284,12 +283,13 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
     return dict(zip(dtypes, world.sum(*rates), strict=True))
 
 
-def choose_steps(start: Start, world: World, compute: Compute) -> Start:
-    """Return `start` with as many steps as fit into its train.minutes.
+def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, Compute]:
+    """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
 
-    Takes the first steps, times them, and throws their results away. So the run is bit for bit one
-    that is given the same configuration, with the numbers, the dtype and the compilation that were
-    chosen. Raises UserError if other options, such as the warm-up, need more steps.
+    Takes the first steps, times them, and throws their results away. If so many steps repay it,
+    they are compiled and timed again. The run is bit for bit one that is given the same
+    configuration, with the numbers, the dtype and the compilation that were chosen. Raises
+    UserError if other options, such as the warm-up, need more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -297,12 +297,16 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     assert start.data is not None, "the text is prepared before"
     if world.is_main:
         say("timing  the first steps, to choose train.steps")
-    enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
-    with compute.active():
-        step_seconds = time_steps(build(start, world, compute, StopSignal()), enough)
-    gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
-    steps = max(1, round(60 * minutes / step_seconds))
     step_tokens = start.config.train.batch_size * start.config.data.seq_len
+    step_seconds = time_first_steps(start, world, compute)
+    if not compute.compiled:
+        tokens = step_tokens * round(60 * minutes / step_seconds)
+        flops = training_flops(start.config.model, tokens)
+        compiled, reason = choose_compile(start.config, world, compute.dtype, flops)
+        if compiled:
+            compute = replace(compute, compiled=True, compile_reason=reason)
+            step_seconds = time_first_steps(start, world, compute)
+    steps = max(1, round(60 * minutes / step_seconds))
     val_tokens = start.data.manifest["val"]["tokens"]
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
     without_minutes = {"train.minutes": None}  # which would contradict the steps
@@ -311,7 +315,19 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     except UserError as error:
         raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
                         "choose more minutes, or smaller numbers") from None
-    return replace(start, config=config, chosen={**start.chosen, **numbers}, timed=True)
+    chosen = {**start.chosen, **numbers}
+    return replace(start, config=config, chosen=chosen, timed=True), compute
+
+
+def time_first_steps(start: Start, world: World, compute: Compute) -> float:
+    """Return the mean seconds of the first steps of a training, which leave nothing behind."""
+    minutes = start.config.train.minutes
+    assert minutes is not None
+    enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
+    with compute.active():
+        step_seconds = time_steps(build(start, world, compute, StopSignal()), enough)
+    gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
+    return step_seconds
 
 
 def time_steps(setup: Setup, enough: float) -> float:
@@ -640,7 +656,7 @@ def describe_devices(setup: Setup) -> str:
     if shards > 1:
         layout += f", each with 1/{shards} of the model"
     graphs = "; gradients by CUDA graphs" if setup.graphs is not None else ""
-    return f"{compute.device}{layout}; {compute.reason}{graphs}"
+    return f"{compute.device}{layout}; {compute.dtype_reason}; {compute.compile_reason}{graphs}"
 
 
 def explain_choice(start: Start) -> str:

@@ -54,8 +54,10 @@ class Compute:
     """Whether float32 products on a CPU are oneDNN's."""
     tf32: bool = False
     """Whether float32 products on CUDA run in TF32."""
-    reason: str = ""
-    """Why it was chosen, in words."""
+    dtype_reason: str = ""
+    """Why the dtype was chosen, in words."""
+    compile_reason: str = ""
+    """Why a training is compiled or not, in words."""
     seconds: float | None = None
     """About how long the steps of the training take; None where that is not known."""
 

@@ -165,7 +165,7 @@ def load(
     with kernels.products_by_onednn(onednn):
         rates = partial(matmul_rates, where, model_config, rows, training=False)
         chosen, why = resolve_dtype(unquantised, where, rates, training=False)
-    compute = Compute(where, chosen, onednn=onednn, reason=why)
+    compute = Compute(where, chosen, onednn=onednn, dtype_reason=why)
 
     def to_device(name: str, weight: Tensor) -> dict[str, Tensor]:
         return {name: weight.to(where, chosen)}

@@ -15,7 +15,7 @@ import gyre.build
 import gyre.step
 import train
 from errors import UserError
-from gyre.compute import resolve_device
+from gyre.compute import resolve_device, training_flops
 from gyre.options import read_config
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
@@ -92,7 +92,7 @@ def test_nothing_is_compiled_if_another_process_cannot(decided):
     compute, config, _ = decided(second_compiles=True, first_compiles=False)
     assert compute.compiled is False
     assert config.train.compile is False
-    assert compute.reason.endswith("not compiled: another process has no compiler that works")
+    assert compute.compile_reason == "not compiled: another process has no compiler that works"
 
 
 def test_a_process_that_cannot_compile_still_tells_the_others(decided):
@@ -192,6 +192,50 @@ def test_what_the_text_has_not_decided_is_not_said_of_it(workdir, quarters, capf
                 f"--data.seq_len={seq_len}", "--train.sample_tokens=0")
     (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("auto ")]
     assert line.endswith(f": {reason}")
+
+
+@pytest.fixture
+def fill_half_a_minute(workdir, monkeypatch):
+    """Calls `complete`. A step takes 0.5 seconds, and 0.25 if it is compiled, which pays from
+    `paying_steps` steps on.
+
+    Gives the configuration, and for each timing whether it was compiled.
+    """
+    def complete(paying_steps):
+        argv = tiny_argv(workdir, "--train.steps=auto", "--optim.warmup_steps=auto",
+                         "--train.minutes=0.5", "--train.compile=auto")
+        asked = resolve(argv, "")
+        step_tokens = asked.config.train.batch_size * asked.config.data.seq_len
+        least = training_flops(asked.config.model, paying_steps * step_tokens)
+        timings = []
+
+        def time_first_steps(start, world, compute):
+            timings.append(compute.compiled)
+            return 0.25 if compute.compiled else 0.5
+
+        monkeypatch.setattr(gyre.build, "time_first_steps", time_first_steps)
+        monkeypatch.setattr(gyre.build, "estimate_seconds", lambda *_: 1e9)  # hardly any FLOP/s
+        monkeypatch.setattr(gyre.build, "resolve_compile",
+                            lambda choice, device, dtype, flops: (flops >= least, ""))
+        start, compute = gyre.build.complete(asked, ALONE)
+        assert compute.compiled is start.config.train.compile
+        return start.config, timings
+
+    return complete
+
+
+def test_steps_that_repay_it_are_timed_again_compiled(fill_half_a_minute):
+    config, timings = fill_half_a_minute(paying_steps=60)
+    assert timings == [False, True]
+    assert config.train.compile is True
+    assert config.train.steps == 120
+
+
+def test_steps_that_do_not_repay_compiling_are_timed_once(fill_half_a_minute):
+    config, timings = fill_half_a_minute(paying_steps=61)
+    assert timings == [False]
+    assert config.train.compile is False
+    assert config.train.steps == 60
 
 
 @pytest.mark.parametrize("minutes, noted", [("0.16", True), ("0.17", False)])
