@@ -43,11 +43,15 @@ class Prepared:
     manifest: dict[str, Any]
     is_new: bool = field(default=False, compare=False)
     """Whether it was prepared just now, with its notes printed."""
+    listing: list[str] = field(default_factory=list, compare=False)
+    """Notes on which files are read, unless it is new."""
 
     @property
     def notes(self) -> list[str]:
-        """What was printed about the text when it was prepared: what was left out, for example."""
-        return self.manifest.get("notes", [])  # earlier versions wrote none
+        """Notes on which files are read, and what was printed about their text when it was
+        prepared."""
+        # Earlier versions wrote none, or others, of which some are no longer true.
+        return self.listing + self.manifest.get("text_notes", [])
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -86,9 +90,12 @@ def find_or_prepare(
     data = find_prepared(config, fit_vocabulary, fit_val_fraction)
     if data is None:
         data = prepare(config, fit_vocabulary, fit_val_fraction)
-    if not data.is_new:
-        SOURCES[config.source](config).check_left_out(data.manifest.get("left_out", []))
-    return data
+    if data.is_new:
+        return data
+    source = SOURCES[config.source](config)
+    left_out = data.manifest.get("left_out", [])
+    source.check_left_out(left_out)
+    return replace(data, listing=source.list_files(left_out))
 
 
 def find_prepared(

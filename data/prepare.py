@@ -94,7 +94,7 @@ def write_files(
     manifest = {
         "settings": settings,
         "text": text,
-        "notes": source.notes,
+        "text_notes": source.notes,
         **more,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,

@@ -41,7 +41,8 @@ COMPRESSED = {".gz", ".zst"}
 # Suffixes that are read without a note, and that are read of a folder: those of text, and those of
 # source code and settings.
 TEXT = """
-.txt .text .utf8 .utf-8 .md .mdx .markdown .rst .adoc .asciidoc .org .tex .bib .log .po .srt .vtt
+.txt .text .utf8 .utf-8 .md .mdx .markdown .rmd .qmd .rst .adoc .asciidoc .org .tex .bib .log .po
+.srt .vtt
 """
 CODE = """
 .py .pyi .pyx .c .h .cc .cpp .cxx .hh .hpp .hxx .cu .cuh .m .mm .cs .fs .vb .java .kt .kts .scala
@@ -170,11 +171,27 @@ def advise_json(path: str) -> str:
         return "it has one object on each line: rename it to .jsonl"
     key = longest_list(start)
     if key is None:
-        return REFUSED[".json"]
+        return advise_object(start)
     if not re.fullmatch('"[A-Za-z_][A-Za-z0-9_]*"', key):
         return LINES.format(shlex.quote(f".{key}[]"))
     name = key.strip('"')
     return LINES.format(f"'.{name}[]'")
+
+
+def advise_object(text: str) -> str:
+    """Return how to make a line of one JSON object, or general advice if it has no text."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return REFUSED[".json"]
+    lengths: dict[str, int] = {}
+    if isinstance(value, dict):
+        lengths = {key: len(member) for key, member in value.items() if isinstance(member, str)}
+    if not lengths:
+        return REFUSED[".json"]
+    longest = max(lengths, key=lambda key: lengths[key])
+    return ("it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
+            f"--data.column {shlex.quote(longest)} reads the longest text")
 
 
 def begins_with_object_lines(start: str) -> bool:

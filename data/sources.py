@@ -182,7 +182,7 @@ class Source:
     options = ()
     config: DataConfig
     notes: list[str] = field(default_factory=list)
-    """What was printed about the text."""
+    """What was printed about what is in the text."""
     left_out: list[int] = field(default_factory=list)
     """Numbers of the files that `parts` has left out, in the order of all files."""
 
@@ -222,6 +222,14 @@ class Source:
 
         `numbers` are those of the files that were left out, in the order of all files.
         """
+
+    def list_files(self, left_out: Iterable[int]) -> list[str]:
+        """Return notes on which files of folders and globs are read, by the names there now.
+
+        `left_out` are the numbers of files that were left out when they were read, as in
+        `check_left_out`.
+        """
+        return []
 
 
 class StandardLibrary(Source):
@@ -268,6 +276,8 @@ class Files(Source):
     options = ("files", "column", "separator")
     n_files = 0
     """How many files `parts` has read, without those that are left out."""
+    has_blank_lines = False
+    """Whether a file of plain text among them has blank lines."""
 
     def find(self) -> tuple[list["TextFile"], list["Search"]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
@@ -310,19 +320,26 @@ class Files(Source):
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)
-        tables = {*notes.skipped_tables}
-        for search in searches:
-            search.without_text = tables.intersection(search.paths)
-        left_out = tables.union(*(search.not_utf8 + search.damaged for search in searches))
+        unreadable = (search.not_utf8 + search.damaged for search in searches)
+        left_out = {*notes.skipped_tables}.union(*unreadable)
         self.left_out = [number for number, file in enumerate(files) if file.name in left_out]
         self.n_files = len(files) - len(self.left_out)
+        self.has_blank_lines = notes.has_blank_lines
         for error in (notes.no_text, *(search.damage for search in searches)):
             if self.n_files == 0 and error is not None:
                 raise error
+        # These are made anew at every start: files may come that are not read.
+        for line in self.list_files(self.left_out):
+            say(line)
         for line in chain.from_iterable(search.lines() for search in searches):
             self.say(line)
         for line in notes.lines():
             self.say(line)
+
+    def list_files(self, left_out: Iterable[int]) -> list[str]:
+        files, searches = self.find()
+        unread = {files[number].name for number in left_out}
+        return list(chain.from_iterable(search.list_files(unread) for search in searches))
 
     def check_left_out(self, numbers: Iterable[int]) -> None:
         # The fingerprint has the files, and not by which names they were found.
@@ -340,7 +357,7 @@ class Files(Source):
         if self.n_files <= 1:
             return ""
         advice = f". So it is from the last of {self.n_files} files only"
-        if self.config.separator is None:
+        if self.config.separator is None and self.has_blank_lines:
             advice += (". To validate on parts of all, divide plain text into documents: "
                        "--data.separator $'\\n\\n' does so at blank lines")
         return advice
@@ -619,8 +636,6 @@ class Search:
     """Those of its files that turned out to be damaged, likewise."""
     damage: UserError | None = None
     """What is wrong with the first of these."""
-    without_text: set[str] = field(default_factory=set)
-    """Those of its files that are tables without the column that is read."""
 
     @cached_property
     def n_files(self) -> int:
@@ -674,32 +689,50 @@ class Search:
 
         None if there is no such suffix, or only those of files that are no prose.
         """
-        for kind, paths in sorted(self.others.items(), key=lambda item: (-len(item[1]), item[0])):
-            is_unknown = kind not in ("", *REFUSED, *NO_PROSE.split())
-            if is_unknown and paths[0].endswith(kind) and begins_as_text(paths[0]):
-                return kind, os.path.join(glob.escape(self.pattern), "**", f"*{kind}")
+        for kind, paths in self.unknown_kinds():
+            # Not of a compressed file, whose name has another suffix behind it.
+            if paths[0].lower().endswith(kind) and begins_as_text(paths[0]):
+                suffix = paths[0][-len(kind):]  # with its capitals, as in .Rmd
+                return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{suffix}")
         return None
 
+    def unknown_kinds(self) -> list[tuple[str, list[str]]]:
+        """Return the suffixes that may be those of prose, each with its files, most files first."""
+        known = ("", *REFUSED, *NO_PROSE.split())
+        unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
+        return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
+
     def advise_refused(self) -> str:
-        """Return why a file of the most frequent suffix that is no text is not read; or ""."""
+        """Return why a file of the most frequent suffix that is no text is not read; or "".
+
+        If no suffix is known to be no text, one that is unknown is tried.
+        """
         refused = {kind: paths for kind, paths in self.others.items() if kind in REFUSED}
-        if not refused:
-            return ""
-        most = max(refused.values(), key=len)
         try:
-            check_kind(most[0])
+            if refused:
+                check_kind(max(refused.values(), key=len)[0])
+            for _, paths in self.unknown_kinds()[:1]:
+                with reading(paths[0]):
+                    next(read_text(paths[0]), None)
         except UserError as error:
             return f"; {error}"
         return ""
 
-    def lines(self) -> list[str]:
-        """Return the notes."""
+    def list_files(self, unread: set[str]) -> list[str]:
+        """Return notes on which files are read. `unread` are names of files that are left out."""
         lines: list[str] = []
-        if self.is_folder or self.not_utf8:
-            lines.append(self.describe())
+        if self.is_folder or not unread.isdisjoint(self.paths):
+            lines.append(self.describe(unread))
         software = self.describe_software()
         if software is not None:
             lines.append(software)
+        return lines
+
+    def lines(self) -> list[str]:
+        """Return notes on files that cannot be read."""
+        lines: list[str] = []
+        if self.not_utf8:
+            lines.append(f"note: {self.describe_not_utf8()}")
         if len(self.damaged) == 1:
             lines.append(f"note: 1 file is left out: {self.damage}")
         elif self.damaged:
@@ -707,9 +740,8 @@ class Search:
                          f"{list_names(self.damaged)}; of these, {self.damage}")
         return lines
 
-    def describe(self) -> str:
-        """Return a note that says how many files are read, and which are left out."""
-        unread = self.without_text.union(self.not_utf8, self.damaged)
+    def describe(self, unread: set[str]) -> str:
+        """Return a note on how many files are read, and what is left out by its name."""
         read = [path for path in self.paths if path not in unread]
         n_read = len(read)
         total = len(self.paths) + sum(map(len, self.others.values()))
@@ -721,8 +753,6 @@ class Search:
             share += f": {describe_kinds(kinds)}"
         left_out = self.describe_others()
         rest = f" (left out: {left_out})" if left_out else ""
-        if self.not_utf8:
-            rest += f"; {self.describe_not_utf8()}"
         unknown = self.find_unknown()
         if unknown is not None:
             kind, glob_of_kind = unknown
@@ -824,6 +854,8 @@ class Notes:
     """Separators in plain text, each with the first file."""
     n_plain: int = 0
     """How many files of plain text have text."""
+    has_blank_lines: bool = False
+    """Whether one of them has blank lines."""
     undivided: list[str] = field(default_factory=list)
     """Those of them without data.separator."""
 
@@ -839,6 +871,7 @@ class Notes:
         self.json += noticed.json
         self.with_nul += noticed.with_nul
         self.n_plain += noticed.n_plain
+        self.has_blank_lines |= noticed.has_blank_lines
         self.undivided += noticed.undivided
         for kind, column in noticed.other_types.items():
             self.other_types.setdefault(kind, column)
@@ -909,6 +942,7 @@ class Notes:
             rest = f" (they have {have})" if have else ""
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
                          f"column {column}{rest}")
+        lines += self.lines_of_silent_columns()
         for kind, name in self.joined.items():
             note = f"the lists of strings in column {name} are joined by line breaks"
             if kind == FORMATTED:
@@ -924,6 +958,18 @@ class Notes:
         lines += self.lines_of_skipped_tables()
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
+        return lines
+
+    def lines_of_silent_columns(self) -> list[str]:
+        """Return a note for each of several columns that has values in rows, and never text."""
+        lines: list[str] = []
+        for kind, name in self.other_types.items():
+            if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
+                lines.append(f"note: column {name} has no text in any row (but {kind}), so nothing "
+                             "of it is read")
+                if kind == "dict" and name.isidentifier():
+                    lines[-1] += (f"; jq -c '.{name} = .{name}.KEY' FILE > NEW.jsonl takes one key "
+                                  "out of its objects")
         return lines
 
     def lines_of_skipped_tables(self) -> list[str]:
@@ -1050,6 +1096,7 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
             if "\0" in piece and file.name not in notes.with_nul:
                 notes.with_nul.append(file.name)
             is_first = False
+            notes.has_blank_lines = notes.has_blank_lines or "\n\n" in piece
             text = before + piece
             notes.look_for_markers(text, file.name, kind)
             before = text[max(0, len(text) - carried):]

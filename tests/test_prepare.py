@@ -403,10 +403,11 @@ def cut_documents(documents, split, *options):
     return [read(train), read(val)]
 
 
-def read_files(n_files, **options):
+def read_files(n_files, has_blank_lines=True, **options):
     """A source that has read so many files."""
     source = Files(DataConfig(files=["x"], **options))
     source.n_files = n_files
+    source.has_blank_lines = has_blank_lines
     return source
 
 
@@ -424,6 +425,21 @@ def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
     assert capsys.readouterr().err.endswith(
         "would be 54.5%. So it is from the last of 2 files only. To validate on parts of all, "
         "divide plain text into documents: --data.separator $'\\n\\n' does so at blank lines\n")
+
+
+def test_without_blank_lines_they_are_not_advised_as_separators(capsys):
+    source = read_files(2, has_blank_lines=False)
+    cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
+    assert capsys.readouterr().err.endswith("So it is from the last of 2 files only\n")
+
+
+@pytest.mark.parametrize("text, found", [("a\n\nb", True), ("a\nb\n", False)])
+def test_blank_lines_are_found_while_reading(tmp_path, text, found):
+    (tmp_path / "a.txt").write_text("one line", encoding="utf-8")
+    (tmp_path / "b.txt").write_text(text, encoding="utf-8")
+    source = Files(DataConfig(files=[str(tmp_path)]))
+    copy_parts(source.parts(), io.BytesIO())
+    assert source.has_blank_lines is found
 
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
@@ -519,6 +535,31 @@ def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
         "note: 1 of 3 rows have no text in column text",
         "note: validation gets the end of the text, 10.0% of it: whole documents drawn at random "
         "would be 49.9%"]
+
+
+def test_the_files_of_a_folder_are_listed_as_they_are_now(tmp_path):
+    """Also those that came after it was prepared, and are not read."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    jsonl(folder / "a.jsonl", [words(80), words(81)])
+    (folder / "b.txt").write_bytes(b"caf\xe9")
+    prepare(config(folder))
+    (folder / "c.pdf").write_bytes(b"%PDF")
+    found = find_or_prepare(config(folder))
+    assert not found.is_new
+    listing, not_utf8, *_ = found.notes
+    assert listing == f"note: {folder}: 1 file of 3 is read (left out: 1 .pdf)"
+    assert not_utf8.startswith("note: 1 file is not UTF-8")
+
+
+def test_a_file_that_is_now_named_itself_is_not_listed_with_its_folder(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    path = jsonl(folder / "a.jsonl", [words(80), words(81)])
+    prepare(config(folder))
+    found = find_or_prepare(replace(config(folder), files=[str(path)]))
+    assert not found.is_new
+    assert not any("read" in note for note in found.notes)
 
 
 def test_what_an_earlier_version_prepared_has_no_notes(tmp_path):

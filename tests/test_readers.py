@@ -444,6 +444,18 @@ def test_the_start_of_large_json_is_enough_for_advice(tmp_path, monkeypatch, nam
         read(write(tmp_path / name, pack(content)))
 
 
+@pytest.mark.parametrize("content", ['{"id": 1, "title": "a", "my text": "longer"}',
+                                     '{"tags": ["some", "words"], "my text": "longer"}'], ids=short)
+def test_the_advice_for_one_json_object_names_its_longest_text(tmp_path, content):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / "note.json", content))
+    assert str(error.value).endswith(
+        "it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
+        "--data.column 'my text' reads the longest text")
+    rows = write(tmp_path / "new.jsonl", f"{content}\n{content}\n")  # what jq writes
+    assert read(rows, column="my text") == ["longer", "longer"]
+
+
 @pytest.mark.parametrize("content", [
     '{"a": 1}', '{"about": {"a": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx', "", "{", "\0\0",
     '{"a": ' + "[" * 100_000, '{"a": [[{}]]}'], ids=short)
@@ -1147,6 +1159,23 @@ def test_a_table_without_one_of_two_columns_leaves_no_text(tmp_path, capsys, suf
     assert notes(capsys)[1].startswith(f"{left_out}column 'body'")
 
 
+def test_one_of_several_columns_that_never_has_text_is_noted(tmp_path, capsys):
+    rows = [{"author": {"name": "ann"}, "id": 1, "content": text} for text in ("one", "two")]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert read(path, column="author,content,id") == ["one", "two"]
+    assert notes(capsys) == [
+        "column author has no text in any row (but dict), so nothing of it is read; jq -c '.author "
+        "= .author.KEY' FILE > NEW.jsonl takes one key out of its objects",
+        "column id has no text in any row (but int), so nothing of it is read"]
+
+
+def test_a_column_that_has_text_in_some_rows_is_not_noted(tmp_path, capsys):
+    rows = [{"author": author, "content": "x"} for author in ({"name": "ann"}, "bob")]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert read(path, column="author,content") == ["x", "bob\nx"]
+    assert notes(capsys) == []
+
+
 @pytest.mark.parametrize("value, words", [
     (5, "2 of 4 rows have no text in column title,body (they have title as int)"),
     (["a"], "the lists of strings in column title are joined by line breaks")])
@@ -1196,6 +1225,22 @@ def test_a_folder_of_an_unknown_suffix_alone_gives_its_glob(tmp_path):
         f", and has 1 .lrc; to read the .lrc files: --data.files '{tmp_path}/**/*.lrc'")
 
 
+def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
+    path = write(tmp_path / "song.LRC", "[00:01.00] La")
+    pattern = f"{tmp_path}/**/*.LRC"
+    with pytest.raises(UserError) as error:
+        read(tmp_path)
+    assert str(error.value).endswith(f"; to read the .LRC files: --data.files '{pattern}'")
+    assert read(pattern) == [path.read_text(encoding="utf-8")]
+
+
+def test_a_folder_of_an_unknown_suffix_that_is_not_utf8_says_so(tmp_path):
+    path = write(tmp_path / "games.pgn", LATIN)
+    with pytest.raises(UserError) as error:
+        read(tmp_path)
+    assert f"and has 1 .pgn; {path} cannot be read: the byte 0xe9 at offset 3" in str(error.value)
+
+
 LATIN = "caf\u00e9 ".encode("latin-1")
 UTF_16 = "text".encode("utf-16")
 
@@ -1209,9 +1254,9 @@ def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path, monkeypatch,
     write(tmp_path / "d.csv", b"text\nrow\n" + LATIN)
     write(tmp_path / "e.md", "e")
     assert copied(pattern) == "ae"
-    (note,) = notes(capsys)
-    start = f"{pattern}: 2 files of 5 are read: 1 .md, 1 .txt; 3 files are not UTF-8: "
-    assert note.startswith(start)
+    count, note = notes(capsys)
+    assert count == f"{pattern}: 2 files of 5 are read: 1 .md, 1 .txt"
+    assert note.startswith("3 files are not UTF-8: ")
     assert note.replace("./", "").endswith(
         "b.txt, c.txt, d.csv; c.txt cannot be read: it is UTF-16: save it as UTF-8 (in Notepad: "
         "Save as, Encoding), or run iconv -f UTF-16 -t UTF-8 FILE > NEW; iconv -f WINDOWS-1252 "
@@ -1223,7 +1268,7 @@ def test_a_pdf_of_another_name_in_a_folder_is_called_one(tmp_path, capsys):
     write(tmp_path / "a.txt", "a")
     write(tmp_path / "b.txt", b"%PDF-1.7\n\xff")
     assert copied(tmp_path) == "a"
-    (note,) = notes(capsys)
+    _, note = notes(capsys)
     assert note.endswith("it is a PDF: extract its text, as pdftotext FILE NEW.txt does")
 
 
@@ -1266,15 +1311,15 @@ def test_a_left_out_file_is_noted_for_nothing_else(tmp_path, capsys):
     write(tmp_path / "a.txt", "a")
     write(tmp_path / "b.txt", b"<html>\0<|endoftext|>\n" + b"x" * readers.PIECE + LATIN)
     copied(tmp_path)
-    (note,) = notes(capsys)
-    assert "1 file is not UTF-8" in note
+    _, note = notes(capsys)
+    assert note.startswith("1 file is not UTF-8")
 
 
 def test_a_separator_in_a_left_out_file_divides_nothing(tmp_path, capsys):
     write(tmp_path / "a.txt", "a")
     write(tmp_path / "b.txt", b"x---y" + b"x" * readers.PIECE + LATIN)
     copied(tmp_path, separator="---")
-    assert notes(capsys)[1].startswith("data.separator '---' does not occur")
+    assert notes(capsys)[2].startswith("data.separator '---' does not occur")
 
 
 def test_a_left_out_table_has_no_longer_column(tmp_path, capsys):
