@@ -281,8 +281,12 @@ class Option:
                             "a file that is called so") from None
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
-            quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
-            raise UserError(f"{self.name} must be {spell_type(self.hint)}, not {shown}{quote}"
+            advice = ""
+            if "[*" in shown:
+                advice = ": quote its globs, as in ['*.md', b.txt]"
+            elif float in parts and re.fullmatch(r"-?\d+,\d+", str(value)):
+                advice = f": write {str(value).replace(',', '.')}"
+            raise UserError(f"{self.name} must be {spell_type(self.hint)}, not {shown}{advice}"
                             ) from None
 
 

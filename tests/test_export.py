@@ -9,7 +9,7 @@ from pathlib import Path
 import gguf
 import pytest
 import torch
-from builders import error_lines, exit_code, read_metric, training_argv
+from builders import error_lines, exit_code, read_metric, train_tiny, training_argv
 from disk_faults import file_size_limit
 from random_runs import save_weights
 from saved_models import (
@@ -393,3 +393,12 @@ def test_a_tuned_model_is_exported(tuned, tmp_path):
     _, run = tuned
     out = export_to("hf", run.path, tmp_path / "out")
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load_model(run))
+
+
+def test_an_export_says_after_which_step_its_weights_were_saved(workdir, tmp_path, capfd):
+    path = train_tiny(workdir, "to-export", "--train.steps=3")
+    step = RunDir.open(path).checkpoints.saved_step("best")
+    capfd.readouterr()
+    assert exit_code(export.main, path, tmp_path / "hf", "--to", "hf") == 0
+    assert f" parameters from {path}, after step {step}\n" in capfd.readouterr().err
+    assert step > 0

@@ -264,7 +264,9 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--train.keep", "[0]", "--train.minutes", "2"], r"^train.keep \[0\] names step 0, and steps"),
     (["--train.shard", "0"], "at least 1, not 0"), (["--seed=-1"], r"\[0, 2\^63\), not -1"),
     (["--data.vocab_size=259"], "data.vocab_size must"),
-    (["--optim.lr=a"], "optim.lr must be a number, not 'a'"),
+    (["--optim.lr=a"], "optim.lr must be a number, not 'a'$"),
+    (["--optim.lr=0,1"], "optim.lr must be a number, not '0,1': write 0.1$"),
+    (["--seed=0,1"], "seed must be a whole number, not '0,1'$"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
@@ -740,7 +742,8 @@ def test_every_option_has_a_help():
 @pytest.mark.parametrize("name, ending", [
     ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
     ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
-    ("data.files", "whatever its source is."), ("train.cuda_graphs", "only. (default: true)")])
+    ("data.files", "whatever its source is."),
+    ("train.cuda_graphs", "micro-batches. (default: true)")])
 def test_help_ends_with_the_default_if_there_is_one(name, ending):
     assert OPTIONS[name].help.endswith(ending)
 
