@@ -713,7 +713,8 @@ class Search:
                 check_kind(max(refused.values(), key=len)[0])
             for _, paths in self.unknown_kinds()[:1]:
                 with reading(paths[0]):
-                    next(read_text(paths[0]), None)
+                    for _ in read_text(paths[0]):  # its first bytes are no UTF-8, see find_unknown
+                        pass
         except UserError as error:
             return f"; {error}"
         return ""

@@ -1235,7 +1235,7 @@ def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
 
 
 def test_a_folder_of_an_unknown_suffix_that_is_not_utf8_says_so(tmp_path):
-    path = write(tmp_path / "games.pgn", LATIN)
+    path = write(tmp_path / "games.pgn", LATIN.strip())
     with pytest.raises(UserError) as error:
         read(tmp_path)
     assert f"and has 1 .pgn; {path} cannot be read: the byte 0xe9 at offset 3" in str(error.value)
