@@ -214,7 +214,7 @@ def note_windows_lines(file: BinaryIO, source: Source) -> None:
     beginning = file.read(1 << 20)
     if 2 * beginning.count(b"\r\n") > beginning.count(b"\n"):
         source.say("note: lines of this text end in \\r\\n, as on Windows, and so will those that "
-                   "the model writes: dos2unix FILE, or an editor, makes \\n of it")
+                   "the model writes: tr -d '\\r' < FILE > NEW makes \\n of it")
 
 
 @dataclass

@@ -276,6 +276,9 @@ def is_text_file(path: str) -> bool:
     kind = file_kind(path)
     if kind == "":
         return begins_as_text(path)
+    stem, _ = os.path.splitext(path)
+    if kind == ".log" and os.path.exists(f"{stem}.tex"):  # what LaTeX says of that file
+        return False
     return kind in TABLES or kind in PLAIN
 
 

@@ -698,7 +698,7 @@ class Search:
 
     def unknown_kinds(self) -> list[tuple[str, list[str]]]:
         """Return the suffixes that may be those of prose, each with its files, most files first."""
-        known = ("", *REFUSED, *NO_PROSE.split())
+        known = {*PLAIN, *REFUSED, *NO_PROSE.split()}
         unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
         return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
 

@@ -1225,6 +1225,15 @@ def test_a_folder_of_an_unknown_suffix_alone_gives_its_glob(tmp_path):
         f", and has 1 .lrc; to read the .lrc files: --data.files '{tmp_path}/**/*.lrc'")
 
 
+def test_the_log_of_latex_beside_its_text_is_left_out(tmp_path, capsys):
+    write(tmp_path / "thesis.tex", "text")
+    write(tmp_path / "thesis.log", "This is pdfTeX")
+    write(tmp_path / "ship.log", "Monday")
+    assert read(tmp_path) == ["Monday", "text"]
+    assert notes(capsys) == [
+        f"{tmp_path}: 2 files of 3 are read: 1 .log, 1 .tex (left out: 1 .log)"]
+
+
 def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
     path = write(tmp_path / "song.LRC", "[00:01.00] La")
     pattern = f"{tmp_path}/**/*.LRC"
