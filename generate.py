@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = parse(argv)
         trained, chat = load_trained(options)
-        options.chat_format = chat  # for `start_rows`, which gets the options with every text
+        options.chat_template = chat  # for `start_rows`, which gets the options with every text
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -426,10 +426,10 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.chat_format)
+    ids = encode_prompts(trained, prompts, options.chat_template)
     rows = []
     for prompt in prompts:
-        shown = "" if options.chat else prompt
+        shown = prompt if options.chat_template is None else ""
         rows += [Row(shown, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
     return ids, rows
 

@@ -89,7 +89,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         progress = setup.progress
         if start.resumed and progress.step >= setup.config.train.steps:
             # --resume auto found it finished.
-            print_end(start.resumed.path, start, setup, "nothing to do:")
+            print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
         print_setup(start, setup)
         run = None  # opened after the first step, unless a validation is still missing
@@ -121,7 +121,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
             # This rank got no signal if another one did.
             return Outcome(run.path, stop.number if stop.number != 0 else signal.SIGTERM)
-        print_end(run.path, start, setup, "done   ")
+        print_end(start, setup, run, "done   ")
         print_comparison(setup, base)
         return Outcome(run.path)
 
@@ -197,8 +197,8 @@ def take_steps(
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
-        # Finish the step only if no later one is in flight. That is so without `reads_late`, if
-        # this step is due, and if the result before this one said that a rank is stopping.
+        # Finish the step only if no later one is in flight. There is none in three cases:
+        # `reads_late` is off, this step is due, or the result before said that a rank is stopping.
         if following is None:
             asked_to_stop = finish_step(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
@@ -208,9 +208,9 @@ def take_steps(
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
-    """Return whether something has to be done with the weights after this step.
+    """Return whether `finish_step` has to do something with the weights after this step.
 
-    Has every reason of `finish_step` but a request to stop.
+    It may also have to because a rank was asked to stop, which is not known before.
     """
     train = setup.config.train
     return is_validated(setup, step) or step in train.keep or step == first_save
@@ -228,7 +228,7 @@ def count_step(
     """Count a step, and log its result and the rate in tokens per second.
 
     The rate is that of the latest steps, which took `mean_seconds` each. Raises UserError if three
-    steps in a row were not finite.
+    steps in a row were not finite, where overflows of float16 do not count.
     """
     config = setup.config
     progress = setup.progress
@@ -272,22 +272,22 @@ def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     return stopping
 
 
-def print_end(run: Path, start: Start, setup: Setup, label: str) -> None:
+def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
     """Print the time of all training steps of a run, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
         # The time of a resumed run includes the steps before it was resumed.
         since = " since step 0" if start.resumed else ""
-        best_step = RunDir.open(run).checkpoints.saved_step("best")
+        best_step = run.checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
-        say(f"{label} {time_taken} of training steps{since}; {run}\n"
+        say(f"{label} {time_taken} of training steps{since}; {run.path}\n"
             f"next    python {find_script('generate.py')} "
             f"{shlex.join(generate_options(setup, run))}")
 
 
-def generate_options(setup: Setup, run: Path) -> list[str]:
+def generate_options(setup: Setup, run: RunDir) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
     A prompt that fills the context, which generate.py would refuse, becomes ''. If the prompt
@@ -302,7 +302,7 @@ def generate_options(setup: Setup, run: Path) -> list[str]:
         length = len(setup.data.tokenizer.encode_prompt(prompt))
     # A prompt such as --help would else be read as an option.
     words = [f"--prompt={prompt}"] if prompt.startswith("-") else ["--prompt", prompt]
-    options = ["--run", str(run), *words]
+    options = ["--run", str(run.path), *words]
     default_new_tokens = min(NEW_TOKENS, context - length)
     left_in_row = setup.config.data.seq_len - length
     if 0 < left_in_row < default_new_tokens:

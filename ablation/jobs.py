@@ -100,13 +100,13 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    job_path = Path(folder, "logs", job.name).resolve()
-    job_path.parent.mkdir(parents=True, exist_ok=True)
-    log = job_path.with_name(f"{job.name}.log")
+    logs = Path(folder, "logs").resolve()
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{job.name}.log"
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             # A worker that the scheduler has lost may still do this job.
-            with locked(job_path, f"another worker is doing {job.name}: waiting for it"):
+            with locked(logs / job.name, f"another worker is doing {job.name}: waiting for it"):
                 return train_and_measure(run_training, job, stop)
         except Exception:
             traceback.print_exc()  # the study shows a line of it only

@@ -217,13 +217,14 @@ def choose_compute(config: Config, world: World) -> Compute:
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
-    seconds = None
+    estimate = None
     if has_estimate:
-        seconds = estimate_seconds(config.model, tokens, rates[dtype])
+        estimate = estimate_seconds(config.model, tokens, rates[dtype])
+    seconds = estimate
     if train.minutes is not None:
-        # train.steps is a placeholder until the first steps are timed. The estimate of its work
-        # gives the FLOP/s of whole steps, and these the work that fits into the minutes.
-        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        # `estimate` and `flops` are those of train.steps, which is a placeholder until the first
+        # steps are timed. Their ratio, the FLOP/s of whole steps, is right for any number of steps.
+        step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
         flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
@@ -287,9 +288,9 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
     """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
 
     Takes the first steps, times them, and throws their results away. If so many steps repay it,
-    they are compiled and timed again. The run is bit for bit one that is given the same
-    configuration, with the numbers, the dtype and the compilation that were chosen. Raises
-    UserError if other options, such as the warm-up, need more steps.
+    they are compiled and timed again. A run that is given what was chosen (the numbers, the
+    dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
+    warm-up, need more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -371,7 +372,7 @@ def time_steps(setup: Setup, enough: float) -> float:
 def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
     """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
 
-    `start` is complete, and `compute` is active.
+    `start` is complete, but while the first steps are timed for train.minutes. `compute` is active.
     """
     config = start.config
     assert start.data is not None, "complete comes first"
@@ -439,7 +440,8 @@ def restore(
     """Load the weights, the optimizers and the scaler of the checkpoint that `start` names.
 
     Returns its progress. Raises UserError if no step is left (except with --resume auto). Without
-    --train.steps, also raises it if the checkpoint was saved with other steps than the configured.
+    --train.steps, also raises it if the checkpoint was saved with another train.steps than that of
+    config.yaml.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
@@ -482,10 +484,10 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    `steps_when_saved` is the train.steps of the command that saved the checkpoint. A command with
-    --train.steps ends at that number. One without ends at steps_when_saved, on which the learning
-    rates depend; if config.yaml has another number, the command has to repeat it. --resume auto
-    leaves a run as it is that has reached both numbers.
+    With --train.steps N, the run ends at N. Without it, the train.steps of config.yaml and of the
+    command that saved the checkpoint, `steps_when_saved`, have to be equal, because the learning
+    rates depend on them. With --resume auto, a finished run is no error: one that has reached N or,
+    without it, both numbers.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given

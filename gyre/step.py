@@ -43,7 +43,7 @@ class StepResult(NamedTuple):
     """Time until it was finished, since its start or since the end of the previous step, whichever
     was later."""
     finished: float
-    """When its results were ready, by `time.perf_counter`."""
+    """When `wait` found its results ready, by `time.perf_counter`."""
     loss_scale: float
     """Factor of the loss from which the gradient was computed, in float16; else 1."""
 
@@ -120,7 +120,7 @@ class Progress:
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def advance(self, result: StepResult, tokens: int) -> bool:
-        """Count a step. Returns whether training can go on: not after three skipped in a row."""
+        """Count a step. Returns whether training can go on: not if `skipped_in_a_row` is 3."""
         self.step += 1
         self.tokens += tokens
         self.seconds += result.seconds
@@ -138,7 +138,7 @@ class Setup:
     """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
-    """With every `auto` resolved."""
+    """With every `auto` resolved, but while the first steps are timed for train.minutes."""
     world: World
     compute: Compute
     parallelism: Replicated
@@ -263,9 +263,9 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
 
 
 def copy_to(device: torch.device, tensor: Tensor) -> Tensor:
-    """Return a tensor of the CPU on the device. The CPU does not wait for a GPU.
+    """Copy a tensor from the CPU to the device, without waiting for a GPU.
 
-    For that the copy comes from pinned memory, which torch keeps until it is done.
+    A GPU copies from pinned memory, which torch keeps until that is done.
     """
     if device.type != "cuda":
         return tensor.to(device)

@@ -586,7 +586,8 @@ def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc", "data.seq_len": seq_len}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", "abc", *options]
+    words = train.generate_options(setup, RunDir(Path("a"), {}))
+    assert words == ["--run", "a", "--prompt", "abc", *options]
 
 
 def test_a_prompt_that_fills_the_context_is_not_continued():
@@ -594,7 +595,21 @@ def test_a_prompt_that_fills_the_context_is_not_continued():
         config=make_config({"train.sample_prompt": "abc", "train.sample_tokens": 0,
                             "data.seq_len": 3, "model.max_positions": 3}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    assert train.generate_options(setup, Path("a")) == ["--run", "a", "--prompt", ""]
+    assert train.generate_options(setup, RunDir(Path("a"), {})) == ["--run", "a", "--prompt", ""]
+
+
+def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monkeypatch):
+    path = workdir / "runs" / "edited"
+    take_steps = train.take_steps
+
+    def take_steps_and_edit(*args):
+        take_steps(*args)
+        with (path / "config.yaml").open("a", encoding="utf-8") as file:
+            file.write("# a remark\n")
+
+    monkeypatch.setattr(train, "take_steps", take_steps_and_edit)
+    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name", path.name)
+    assert exit_code(train.main, *argv) == 0
 
 
 def test_that_command_has_no_prompt_that_fills_the_context(workdir, capfd):
@@ -608,7 +623,7 @@ def test_generate_reads_the_prompt_of_that_command_as_a_prompt(prompt):
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": prompt}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    argv = train.generate_options(setup, Path("a"))
+    argv = train.generate_options(setup, RunDir(Path("a"), {}))
     assert generate.parse(argv).prompt == [prompt]
 
 
