@@ -415,7 +415,7 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     dtype = torch.float32 if setting.dtype == torch.int8 else setting.dtype  # of the cache
     model = build_model(setting.program, config, device, setting.dtype)
     new_cache = partial(KVCache, config, 1, config.max_positions, device, dtype)
-    step = compile_step(next_logits, model, new_cache()) if setting.compiled else next_logits
+    step = compile_step(model, new_cache()) if setting.compiled else next_logits
     if setting.program == "llama.cpp":
         decoder = open_decoder(model, config, 1)
 

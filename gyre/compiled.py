@@ -61,14 +61,14 @@ def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
     if can_graph(batch.model, batch.device):
         return graph_batch(batch, previous, compiled=True)
     with evaluating(batch.model):
-        return compile_step(next_logits, batch.model, batch.cache, prompt=min(batch.starts),
+        return compile_step(batch.model, batch.cache, prompt=min(batch.starts),
                             samples=batch.num_samples)
 
 
 def compile_step(
-    step: Step, model: Transformer, cache: KVCache, *, prompt: int | None = None, samples: int = 1
+    model: Transformer, cache: KVCache, *, prompt: int | None = None, samples: int = 1
 ) -> Step:
-    """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
+    """Return `next_logits`, compiled for this model and cache.
 
     On a CPU, decoding runs as a package, and so does prefill of MIN_PREFILL tokens or more. A
     package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for few keys
@@ -82,7 +82,7 @@ def compile_step(
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
-        return compile_graph(step, model, cache, prompt)
+        return compile_graph(model, cache, prompt)
     tensors = read_tensors(model)
     weights = list(tensors.values())
     rows, _, capacity, _ = cache.keys[0].shape
@@ -110,13 +110,13 @@ def compile_step(
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         length = tokens.shape[1]
         if not runs_compiled(cache, length):
-            return step(model, tokens, cache)
+            return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         # A package takes tensors only. The size of this one is the number of keys.
         seen = tokens.new_empty(1).expand(cache.length + length)
         package, matrices = find_package(cache, tokens, seen)
         if package is None:
-            return step(model, tokens, cache)
+            return next_logits(model, tokens, cache)
         (logits,) = package.run(
             [*weights, *matrices, tokens, seen, *cache.keys, *cache.values])
         cache.length += length
@@ -205,13 +205,13 @@ def is_long(cache: KVCache, tokens: Tensor, seen: Tensor) -> bool:
     return len(seen) > shared_forms.LONGEST_SCORED
 
 
-def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | None) -> Step:
-    """Return `step`, whose calls for one token of each row run as a graph of torch.compile.
+def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> Step:
+    """Return `next_logits`, whose calls for one token of each row run as a graph of torch.compile.
 
     With `prompt`, it is compiled now for texts that begin with so many tokens.
     """
     # The size checks would take a good part of one row's step.
-    graph = torch.compile(step, dynamic=True, options={"size_asserts": False})
+    graph = torch.compile(next_logits, dynamic=True, options={"size_asserts": False})
     settings = {
         "recompile_limit": 32,  # 8 is too low for a graph per number of rows
         "suppress_errors": True,  # what does not compile runs eagerly
@@ -221,7 +221,7 @@ def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | 
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         if tokens.shape[1] > 1:
-            return step(model, tokens, cache)
+            return next_logits(model, tokens, cache)
         with torch._dynamo.config.patch(settings):
             return graph(model, tokens, cache)
 

@@ -436,7 +436,7 @@ def test_a_package_serves_other_processes(cache_of_sin_qk):
 def compute_logits(model, rows, compile):
     """Logits of five tokens, in bfloat16, whose steps are 0.03 wide at 5."""
     cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
-    step = compile_step(next_logits, model, cache) if compile else next_logits
+    step = compile_step(model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
 
 
@@ -476,7 +476,7 @@ def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
 def prefill_logits(model, length, compile):
     """Logits that follow a prompt of this length, in bfloat16."""
     cache = KVCache(model.config, 1, length, dtype=torch.bfloat16)
-    step = compile_step(next_logits, model, cache) if compile else next_logits
+    step = compile_step(model, cache) if compile else next_logits
     return step(model, random_tokens(1, length, seed=length), cache)
 
 

@@ -160,6 +160,6 @@ def test_compiled_prefill_with_joined_matrices_equals_eager_prefill(tmp_path, mo
     expected = next_logits(model, tokens, new_cache(model, 1, 21))
     join_matrices(model)
     cache = new_cache(model, 1, 21)
-    step = compile_step(next_logits, model, cache, prompt=20)
+    step = compile_step(model, cache, prompt=20)
     assert list((tmp_path / "gyre").glob("*.pt2"))
     torch.testing.assert_close(step(model, tokens, cache), expected, rtol=1e-4, atol=1e-4)
