@@ -401,9 +401,12 @@ def test_a_file_of_something_else_is_not_overwritten(bench_argv, tmp_path, capsy
 
 
 def test_the_figures_of_an_earlier_call_are_replaced(measured, bench_argv, tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "measure_all", lambda *words: measured.figures)
-    for _ in range(2):
-        bench.main([*bench_argv, f"--json={tmp_path / 'bench.json'}"])
+    file = tmp_path / "bench.json"
+    for threads in (3, 4):
+        figures = measured.figures | {"threads": threads}
+        monkeypatch.setattr(bench, "measure_all", Mock(return_value=figures))
+        bench.main([*bench_argv, f"--json={file}"])
+    assert read_json(file)["threads"] == 4
 
 
 def test_an_error_of_ours_is_raised(results):
