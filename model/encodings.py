@@ -296,7 +296,8 @@ class Aligned(PositionEncoding):
 
     The score of two sinusoids then follows their distance at the start. With fewer key heads than
     query heads, w_k starts as the first rows of w_q: key head k is equal to query head k. Of the
-    query heads, only the first then reads the key head that is equal to it.
+    query heads, only the first then reads the key head that is equal to it. If the size of w_k is
+    no multiple of 16, its last 16 values differ, because torch's `normal_` draws them twice.
     """
 
     def attach(self, model: Any) -> None:
