@@ -159,7 +159,7 @@ class PartialRoPE25(RoPE):
 
     Their frequencies are those of a head of R channels, theta^(-2j/R). (`model.partial` is another
     thing: it keeps the fastest frequencies of a head of D channels.) R is the even number that is
-    nearest to the share. (After Khan et al. 2026, arXiv:2603.11611)
+    nearest to the share, and at least 2. (After Khan et al. 2026, arXiv:2603.11611)
     """
 
     options = ("theta",)
