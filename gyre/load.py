@@ -237,8 +237,9 @@ class Row:
     """A prompt and its continuation: tokens in, text out, up to the first stop string.
 
     The prompt comes with the first text. The bytes of an unfinished character, and what may be the
-    start of a stop string, are held back. `text` is all that was given out. Without a prompt the
-    text begins as `Tokenizer.decode` begins it: without the tokenizer's own space.
+    start of a stop string, are held back. `text` is what was given out since the start or the last
+    `resume`. Without a prompt the text begins as `Tokenizer.decode` begins it: without the
+    tokenizer's own space.
     """
 
     prompt: str
