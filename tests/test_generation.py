@@ -160,7 +160,10 @@ TEXTS = [
 
 
 def test_greedy_rows_are_the_likeliest_tokens():
-    assert generate(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12) == TEXTS
+    model = sharp_model()
+    assert generate(model, PROMPTS, GREEDY, max_new_tokens=12) == TEXTS
+    for prompt, text in zip(PROMPTS, TEXTS, strict=True):
+        assert compute_logits(model, prompt, text).argmax(-1).tolist() == text
 
 
 def test_a_row_ends_before_its_eos_and_no_other_does():
