@@ -38,27 +38,27 @@ TOKENS = torch.arange(14).view(2, 7)
 
 
 @pytest.fixture(scope="module", params=POSITIONS)
-def learned(workdir, request) -> Path:
-    """A run of 30 steps of each encoding, whose name it has."""
+def trained(workdir, request) -> Path:
+    """A run of 30 steps, for each encoding. It has the encoding's name."""
     return train_tiny(workdir, request.param, "--model.position", request.param,
                       "--optim.lr=1e-2", "--train.steps=30", "--train.eval_interval=15")
 
 
 @pytest.mark.slow
-def test_every_encoding_learns(learned):
-    losses = read_metric(learned)
+def test_every_encoding_learns(trained):
+    losses = read_metric(trained)
     assert losses[30] < losses[1] - 1.5
 
 
 @pytest.mark.slow
-def test_commands_sample_evaluate_and_resume_every_encoding(learned, tmp_path, capsys):
-    folder = tmp_path / learned.name  # the run itself stays as it is
-    shutil.copytree(learned, folder)
+def test_commands_sample_evaluate_and_resume_every_encoding(trained, tmp_path, capsys):
+    folder = tmp_path / trained.name  # the run itself stays as it is
+    shutil.copytree(trained, folder)
     assert exit_code(generate.main, "--run", folder, "--prompt", "ab", "--max-new-tokens", "5") == 0
     assert capsys.readouterr().out.startswith("ab")
 
     assert exit_code(evaluate.main, folder, "--device", "cpu") == 0
-    assert learned.name in capsys.readouterr().out.split()
+    assert trained.name in capsys.readouterr().out.split()
 
     assert exit_code(train.main, "--resume", folder, "--train.steps", "32") == 0
     assert list(read_metric(folder)) == list(range(1, 33))
