@@ -116,23 +116,23 @@ def test_an_encoding_without_any_hook_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("method, meant", [("get_bias", "bias"), ("embedding", "embed")])
-def test_a_method_like_a_hook_is_told_where_none_is_overridden(method, meant, monkeypatch):
+def test_a_method_like_a_hook_is_suggested_where_none_is_overridden(method, meant, monkeypatch):
     error = refusal(monkeypatch, with_methods(PositionEncoding, method))
     assert error.endswith(f" in Mine (did you mean {meant} by {method}?)")
 
 
 @pytest.mark.parametrize("methods", [("embeded", "attatching"), ("attatching", "embeded")])
-def test_of_two_methods_the_one_most_like_a_hook_is_told(methods, monkeypatch):
+def test_of_two_methods_the_one_most_like_a_hook_is_suggested(methods, monkeypatch):
     error = refusal(monkeypatch, with_methods(PositionEncoding, *methods))
     assert error.endswith("(did you mean embed by embeded?)")
 
 
 @pytest.mark.parametrize("options, words", [
-    (("theta"), "the options of Mine are 'theta', and must be a tuple: write options = "
+    ("theta", "the options of Mine are 'theta', and must be a tuple: write options = "
      '("theta",), with a comma, for one'),
     (("thetas",), "the options of Mine name thetas (did you mean theta?), which is no field of "
-     "ModelConfig: add it in model/config.py, or leave it out")])
-def test_options_that_are_no_fields_are_refused(options, words, monkeypatch):
+     "ModelConfig: add it in model/config.py, or leave it out")], ids=["no tuple", "no field"])
+def test_options_that_are_no_tuple_of_fields_are_refused(options, words, monkeypatch):
     encoding = type("Mine", (ALiBi,), {"options": options})
     assert refusal(monkeypatch, encoding) == words
 
