@@ -491,23 +491,28 @@ def test_sinusoids_enter_the_residual_stream_before_every_block():
 # --- experiments: RoPE ---
 
 
+def rotations(model: Transformer) -> list[Tensor | None]:
+    """The freqs_cis that the attention of each layer gets, for a row that starts at 5."""
+    inputs, _ = watch(model)
+    layers = range(len(model.layers))
+    return [inputs[f"layers.{layer}.attention"][1] for layer in layers]  # x is the first input
+
+
 def test_rope_first_turns_the_first_layer_as_rope_does():
-    _, turned, *_ = watch(random_model(position="rope_first"))[0]["layers.0.attention"]
-    _, expected, *_ = watch(random_model())[0]["layers.0.attention"]
-    assert torch.equal(turned, expected)
+    first, *_ = rotations(random_model(position="rope_first"))
+    expected, *_ = rotations(random_model())
+    assert torch.equal(first, expected)
 
 
 def test_rope_first_turns_no_other_layer():
-    inputs, _ = watch(random_model(position="rope_first"))
-    assert inputs["layers.1.attention"][1] is None
-    assert inputs["layers.2.attention"][1] is None
+    _, *others = rotations(random_model(position="rope_first"))
+    assert others == [None, None]
 
 
 def test_rope_beside_sinusoids_turns_every_layer_as_rope_does():
-    inputs, _ = watch(random_model(position="rope_sin_qk"))
     expected = random_model().position.freqs_cis(5, 12)
-    for layer in range(3):
-        assert torch.equal(inputs[f"layers.{layer}.attention"][1], expected)
+    for turned in rotations(random_model(position="rope_sin_qk")):
+        assert torch.equal(turned, expected)
 
 
 def test_sinusoids_of_odd_width_stand_beside_rope():
@@ -517,16 +522,14 @@ def test_sinusoids_of_odd_width_stand_beside_rope():
 
 
 def test_rope_in_the_last_layer_turns_no_other_layer():
-    inputs, _ = watch(random_model(position="sin_qk_rope_last"))
-    assert inputs["layers.0.attention"][1] is None
-    assert inputs["layers.1.attention"][1] is None
-    expected = random_model().position.freqs_cis(5, 12)
-    assert torch.equal(inputs["layers.2.attention"][1], expected)
+    *others, last = rotations(random_model(position="sin_qk_rope_last"))
+    assert others == [None, None]
+    assert torch.equal(last, random_model().position.freqs_cis(5, 12))
 
 
 def test_every_fourth_layer_of_rope_nope_turns_nothing():
-    inputs, _ = watch(random_model(position="rope_nope", n_layers=9))
-    turned = [inputs[f"layers.{layer}.attention"][1] is not None for layer in range(9)]
+    layers = rotations(random_model(position="rope_nope", n_layers=9))
+    turned = [freqs_cis is not None for freqs_cis in layers]
     assert turned == [True, True, True, False, True, True, True, False, True]
 
 
@@ -553,17 +556,17 @@ def test_rope_beside_sinusoids_needs_pairs_of_channels(position):
 
 def test_partial_rope_has_the_frequencies_of_the_channels_it_turns():
     """Of 32 channels the first 8 turn, by 1, 0.1, 0.01 and 0.001 a position."""
-    rotations = random_model(position="partial_25", head_dim=32).position.freqs_cis(2, 3)[0]
+    freqs_cis = random_model(position="partial_25", head_dim=32).position.freqs_cis(2, 3)[0]
     angles = [2.0, 0.2, 0.02, 0.002] + 12 * [0.0]
     expected = torch.tensor([(math.cos(angle), math.sin(angle)) for angle in angles])
-    torch.testing.assert_close(rotations, expected)
+    torch.testing.assert_close(freqs_cis, expected)
 
 
 @pytest.mark.parametrize("head_dim, rotated", [(64, 6), (128, 12), (256, 26), (32, 4), (8, 2)])
 def test_a_tenth_of_the_channels_is_the_nearest_even_number_but_not_0(head_dim, rotated):
-    rotations = random_model(position="partial_10", head_dim=head_dim).position.freqs_cis(1, 2)
-    turning = rotations[0, :, 1] != 0
-    assert turning.tolist() == [True] * (rotated // 2) + [False] * ((head_dim - rotated) // 2)
+    freqs_cis = random_model(position="partial_10", head_dim=head_dim).position.freqs_cis(1, 2)
+    turned = freqs_cis[0, :, 1] != 0
+    assert turned.tolist() == [True] * (rotated // 2) + [False] * ((head_dim - rotated) // 2)
 
 
 def test_scaled_rope_has_the_embeddings_of_vaswanis_sinusoids():
@@ -590,7 +593,8 @@ def make_pope(**changes) -> PoPE:
 
 
 def pope_score(q: float, k: float, distance: int, delta: float) -> float:
-    """The score before its division of a head of one channel, which turns by 1 a position."""
+    """The score, not divided by the root of the width, of a head whose only channel turns by 1 a
+    position."""
     pope = make_pope(n_heads=1, n_kv_heads=1, head_dim=1, n_layers=1)
     pope.phases.data.fill_(delta)
     xq = torch.full((1, 9, 1, 1), q)
