@@ -21,7 +21,7 @@ Step = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
 """On CUDA, a cache has room for a multiple of this many keys, and graphs read multiples of it."""
-NUMBERS_AHEAD = 16
+UNIFORMS_AHEAD = 16
 """How many random numbers of each row are copied to the device together, one for each token."""
 
 
@@ -46,13 +46,13 @@ def generate_one(
     unread = text
     cache = new_cache(model, 1, len(prompt) + max_new_tokens)
     with evaluating(model):
-        for number in range(max_new_tokens):
+        for index in range(max_new_tokens):
             # The first pass reads the whole prompt (prefill), and each later one the token that was
             # drawn last (decode), at position `cache.length`.
             logits = next_logits(model, torch.tensor([unread]), cache)  # (1, V)
             seen = torch.zeros(1, model.config.vocab_size, dtype=torch.bool)
             seen[0, text] = True
-            uniforms = torch.tensor([uniform(seed, 0, number)], dtype=torch.float64)
+            uniforms = torch.tensor([uniform(seed, 0, index)], dtype=torch.float64)
             token = int(sample(logits, sampling, uniforms, seen))
             text.append(token)
             unread = text if cache is None else [token]
@@ -137,10 +137,10 @@ class Batch:
         """The rows in due_index: those that drew last, and at first all."""
         # The same, on the device. It is copied there again only if other rows are due.
         self.due_index = torch.tensor(self.due, device=self.sampling_device)
-        self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
-                                   device=self.sampling_device)
-        """Random numbers (NUMBERS_AHEAD, B). Those at i are for position `first_position + i`."""
-        self.first_position = -NUMBERS_AHEAD  # before all positions: there are no numbers yet
+        self.uniforms = torch.zeros(UNIFORMS_AHEAD, len(self.starts), dtype=torch.float64,
+                                    device=self.sampling_device)
+        """Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `first_position + i`."""
+        self.first_position = -UNIFORMS_AHEAD  # before all positions: there are no numbers yet
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
@@ -241,12 +241,12 @@ class Batch:
             self.due = due
             self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
         rows = self.due_index
-        numbers = self.find_numbers(position)
+        uniforms = self.uniforms_at(position)
         all_due = len(due) == len(self.starts)
         if all_due:  # without a copy
-            drawn = sample(logits, self.sampling, numbers, self.seen)
+            drawn = sample(logits, self.sampling, uniforms, self.seen)
         else:
-            drawn = sample(logits[rows], self.sampling, numbers[rows], self.seen[rows])
+            drawn = sample(logits[rows], self.sampling, uniforms[rows], self.seen[rows])
         # BROKEN is not an id. On a GPU, the next step is fed before the CPU reads and refuses it.
         tokens = drawn.clamp(min=0)
         if all_due:  # by one kernel
@@ -257,25 +257,25 @@ class Batch:
             self.seen[rows, tokens] = True  # pairs (row, token): a slice would mark all rows
         return drawn
 
-    def find_numbers(self, position: int) -> Tensor:
+    def uniforms_at(self, position: int) -> Tensor:
         """Return the random numbers (B,) that draw the tokens at `position`, on the device."""
         if self.sampling.temperature == 0:
-            return self.numbers[0]  # zeros, which nothing reads
-        if not self.first_position <= position < self.first_position + NUMBERS_AHEAD:
+            return self.uniforms[0]  # zeros, which nothing reads
+        if not self.first_position <= position < self.first_position + UNIFORMS_AHEAD:
             self.first_position = position
-            block = [self.compute_numbers(position + i) for i in range(NUMBERS_AHEAD)]
-            numbers = torch.tensor(block, dtype=torch.float64)
-            self.numbers = numbers.to(self.sampling_device, non_blocking=True)
-        return self.numbers[position - self.first_position]
+            block = [self.compute_uniforms(position + i) for i in range(UNIFORMS_AHEAD)]
+            uniforms = torch.tensor(block, dtype=torch.float64)
+            self.uniforms = uniforms.to(self.sampling_device, non_blocking=True)
+        return self.uniforms[position - self.first_position]
 
-    def compute_numbers(self, position: int) -> list[float]:
+    def compute_uniforms(self, position: int) -> list[float]:
         """Return the random number for each row's token at `position`, or 0 if it draws none."""
-        numbers = [0.0] * len(self.starts)
+        uniforms = [0.0] * len(self.starts)
         for row in self.live:
             index = position - self.starts[row]
             if 0 <= index < self.max_new_tokens:
-                numbers[row] = uniform(self.seed, row % self.num_samples, index)
-        return numbers
+                uniforms[row] = uniform(self.seed, row % self.num_samples, index)
+        return uniforms
 
 
 class Drawn:

@@ -35,7 +35,7 @@ def compute_logits(model, prompt: list[int], new: list[int]) -> Tensor:
     """
     if model.config.rope_scaling is None:
         return model(torch.tensor([prompt + new[:-1]]))[0, len(prompt) - 1 :]
-    texts = [prompt + new[:number] for number in range(len(new))]
+    texts = [prompt + new[:index] for index in range(len(new))]
     return torch.cat([model(torch.tensor([text]))[:, -1] for text in texts])
 
 
@@ -49,12 +49,12 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
     for row, new in enumerate(rows):
         prompt = prompts[row // 2]
         logits_of_new = compute_logits(model, prompt, new)
-        for number, token in enumerate(new):
+        for index, token in enumerate(new):
             seen = torch.zeros(1, 97, dtype=torch.bool)
-            seen[0, prompt + new[:number]] = True
-            logits = logits_of_new[number : number + 1]
-            numbers = torch.tensor([uniform(9, row % 2, number)], dtype=torch.float64)
-            assert sample(logits, sampling, numbers, seen).item() == token
+            seen[0, prompt + new[:index]] = True
+            logits = logits_of_new[index : index + 1]
+            uniforms = torch.tensor([uniform(9, row % 2, index)], dtype=torch.float64)
+            assert sample(logits, sampling, uniforms, seen).item() == token
 
 
 @pytest.mark.parametrize("position", quick_for(KINDS, POSITIONS))
@@ -335,10 +335,10 @@ def test_random_numbers_are_those_of_their_addresses():
     batch = Batch(sharp_model(), [[1, 2], [1, 2, 3, 4, 5]], Sampling(), max_new_tokens=50,
                   num_samples=2, seed=8)
     for position in (2, 3, 17, 18, 40, 51):
-        numbers = batch.find_numbers(position).tolist()
-        assert numbers[:2] == [uniform(8, 0, position - 2), uniform(8, 1, position - 2)]
+        uniforms = batch.uniforms_at(position).tolist()
+        assert uniforms[:2] == [uniform(8, 0, position - 2), uniform(8, 1, position - 2)]
         if position >= 5:
-            assert numbers[2:] == [uniform(8, 0, position - 5), uniform(8, 1, position - 5)]
+            assert uniforms[2:] == [uniform(8, 0, position - 5), uniform(8, 1, position - 5)]
 
 
 # --- on a GPU -------------------------------------------------------------------------------------
