@@ -45,7 +45,7 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
     # A penalty below 1 makes tokens repeat. One for the tokens of another row would show.
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
-    assert len({tuple(row) for row in rows}) == 6
+    assert len({tuple(row) for row in rows}) == 6  # no two are equal, so mixed-up rows would show
     for row, new in enumerate(rows):
         prompt = prompts[row // 2]
         logits_of_new = compute_logits(model, prompt, new)
@@ -183,7 +183,7 @@ def test_a_row_ends_on_request_and_no_other_does():
     assert batch.new_tokens() == drawn
 
 
-def test_a_row_may_be_ended_twice():
+def test_a_row_that_has_ended_may_be_ended_again():
     batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=1)
     for row, _ in batch.draw():
         batch.end(row)
