@@ -133,10 +133,10 @@ class Batch:
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        self.due = list(range(len(self.starts)))
-        """The rows in due_index: those that drew last, and at first all."""
+        self.indexed_rows = list(range(len(self.starts)))
+        """The rows that `due_index` holds: those that drew last, and at first all."""
         # The same, on the device. It is copied there again only if other rows are due.
-        self.due_index = torch.tensor(self.due, device=self.sampling_device)
+        self.due_index = torch.tensor(self.indexed_rows, device=self.sampling_device)
         self.uniforms = torch.zeros(UNIFORMS_AHEAD, len(self.starts), dtype=torch.float64,
                                     device=self.sampling_device)
         """Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `first_position + i`."""
@@ -237,8 +237,8 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
         """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
-        if due != self.due:
-            self.due = due
+        if due != self.indexed_rows:
+            self.indexed_rows = due
             self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
         rows = self.due_index
         uniforms = self.uniforms_at(position)
