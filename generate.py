@@ -460,7 +460,7 @@ def generate_texts(
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
             times.append(time.perf_counter())
-            bar.update(batch.n_drawn - bar.n)
+            bar.update(batch.n_accepted - bar.n)
             if streamed:
                 print(for_stdout(text), end="", flush=True)
     if streamed:
@@ -488,10 +488,10 @@ def count_decoded(batch: Batch) -> int:
     shortest = min(batch.starts)
     drawn_by_prefill = 0
     for start, length in zip(batch.starts, batch.lengths, strict=True):
-        ended_at_once = length == start  # by its first token, which `n_drawn` does not count
+        ended_at_once = length == start  # by its first token, which `n_accepted` does not count
         if start == shortest and not ended_at_once:
             drawn_by_prefill += 1
-    return batch.n_drawn - drawn_by_prefill
+    return batch.n_accepted - drawn_by_prefill
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:

@@ -118,7 +118,7 @@ class Batch:
         """The same, but with the tokens that were drawn on the device and not read yet."""
         self.live = set(range(len(self.starts)))
         """The rows that have not ended."""
-        self.n_drawn = 0
+        self.n_accepted = 0
         """New tokens of all rows so far."""
         self.cache = new_cache(model, len(self.starts), total)
         self.sampling_device = choose_sampling_device(self.device)
@@ -201,7 +201,7 @@ class Batch:
                 self.end(row)
                 continue
             self.lengths[row] += 1
-            self.n_drawn += 1
+            self.n_accepted += 1
             if self.lengths[row] == self.starts[row] + self.max_new_tokens:
                 self.end(row)
             yield row, token

@@ -193,7 +193,7 @@ def test_a_row_that_has_ended_may_be_ended_again():
 
 def test_new_tokens_are_counted_without_eos():
     batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=(TEXTS[0][3],))
-    counts = [batch.n_drawn for _ in batch.draw()]
+    counts = [batch.n_accepted for _ in batch.draw()]
     assert counts == list(range(1, 28))  # 3, 12 and 12
 
 
@@ -285,7 +285,7 @@ def test_no_step_follows_the_last_token():
 def test_tokens_are_counted_when_they_are_read():
     batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12)
     batch.steps_ahead = 1
-    counts = [batch.n_drawn for _ in batch.draw()]
+    counts = [batch.n_accepted for _ in batch.draw()]
     assert counts == list(range(1, 37))
 
 
