@@ -39,8 +39,8 @@ def generate_one(
 ) -> list[int]:
     """Continue one prompt on a CPU and return the new tokens, in the plainest way.
 
-    `generate` and `Batch` give the same tokens. They add many rows, end tokens, GPUs, and a caller
-    who wants each token at once; the tests hold them against this.
+    `generate` and `Batch` give the same tokens. They also handle several rows, end tokens and GPUs,
+    and yield each token at once. The tests compare them with this function.
     """
     text = list(prompt)
     unread = text
