@@ -225,11 +225,11 @@ class Batch:
         # Contiguous, because the compiler would compile again for other offsets or strides.
         fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
-        # Feed a prompt once for all its samples. Not if it has one token: that looks like decoding,
-        # for which a compiled step takes the rows of the whole batch only.
-        repeats_prompts = self.num_samples > 1 and fed.shape[1] > 1
+        # Feed a prompt once for all its samples. One token is not shared: a compiled step decodes
+        # only the whole batch.
+        shares_prompts = self.num_samples > 1 and first == 0 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
-            if repeats_prompts and cache is not None and cache.length == 0:
+            if shares_prompts and cache is not None:
                 logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
             else:
                 logits = step(self.model, fed, cache)
@@ -349,6 +349,7 @@ def prefill_samples(
     once = cache.every_nth(samples)
     logits = step(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
+        # (prompts, samples, H_kv, T, D), a view
         rows = x[:, :, : once.length].unflatten(0, (-1, samples))
         rows[:, 1:] = rows[:, :1]
     cache.length = once.length
