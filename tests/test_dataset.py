@@ -70,10 +70,12 @@ def test_epochs_differ_in_their_cuts(path):
 def test_ranks_share_the_rows_of_one_process(path, batch_size, size):
     """Each row once, in an order that does not depend on the size of the batch, also across the
     end of an epoch and in unequal parts."""
+    n_windows = N // SEQ_LEN  # of an epoch
+    # 350 rows: two epochs, and more than three batches of 12.
     rows = torch.cat([dataset(path, batch_size=50).batch(step)[0] for step in range(7)])
     ranks = [dataset(path, batch_size=batch_size, rank=rank, world_size=size)
              for rank in range(size)]
-    for step in range(2 * 142 // batch_size + 3):  # 142 windows an epoch
+    for step in range(2 * n_windows // batch_size + 3):
         batch = torch.cat([rank.batch(step)[0] for rank in ranks])
         first = step * batch_size
         assert torch.equal(batch, rows[first : first + batch_size])
@@ -135,11 +137,17 @@ def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_s
 
 @SIZES
 def test_windows_are_filled_up_with_zeros(tmp_path, n, size, batch_size):
-    """Filled are only the end of the short last row, and at most one whole row on each rank."""
-    n_filled = 0
     for batches in all_windows(tmp_path, n, size, batch_size):
         for x, y in batches:
             assert (x[y == -100] == 0).all()
+
+
+@SIZES
+def test_windows_are_filled_up_by_no_more_than_needed(tmp_path, n, size, batch_size):
+    """Filled are only the end of the short last row, and at most one whole row on each rank."""
+    n_filled = 0
+    for batches in all_windows(tmp_path, n, size, batch_size):
+        for _, y in batches:
             n_filled += (y == -100).sum()
     assert n_filled < (1 + size) * SEQ_LEN
 
@@ -177,10 +185,12 @@ def test_large_ids_survive(tmp_path):
 def test_an_id_outside_the_vocabulary_is_refused(path):
     """It would be an IndexError of the embedding, or worse on a GPU."""
     data = dataset(path, vocab_size=N - 1, batch_size=N // SEQ_LEN)
-    nine_epochs = map(data.batch, range(9))  # most of their cuts leave the last id out
-    for rows in (data.windows(4), nine_epochs):
-        with pytest.raises(UserError, match=f"train.bin is damaged: it has the id {N - 1}"):
-            list(rows)
+    damage = f"train.bin is damaged: it has the id {N - 1}"
+    with pytest.raises(UserError, match=damage):
+        list(data.windows(4))
+    with pytest.raises(UserError, match=damage):
+        for epoch in range(9):  # most of their cuts leave the last id out
+            data.batch(epoch)
 
 
 @pytest.mark.parametrize("name, n_tokens, message", [
@@ -190,7 +200,7 @@ def test_an_id_outside_the_vocabulary_is_refused(path):
     ("train", 0, "the train split has 0 tokens, and needs 8 or more: give more text"),
     ("val", 1, "the val split has 1 tokens, and needs 2 or more: give more text, or a larger "
                "--data.val_fraction (equal documents are in the same split)")])
-def test_the_advice_for_a_short_split_is_its_own(tmp_path, name, n_tokens, message):
+def test_a_short_split_is_refused_with_advice(tmp_path, name, n_tokens, message):
     with pytest.raises(UserError) as caught:
         dataset(write_ids(tmp_path / f"{name}.bin", [1] * n_tokens))
     assert str(caught.value) == message
@@ -213,7 +223,7 @@ def test_a_file_replaced_under_its_name_changes_no_running_training(path, tmp_pa
 def test_no_map_of_the_file_stays(path):
     """It would grow by every page that it ever touched, up to the whole file."""
     data = dataset(path)
-    held = [data.batch(0), *data.windows(3)]
+    held = [data.batch(0), *data.windows(3)]  # rows in use must not be views of a map
     assert held and str(path) not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
