@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from data.dataset import TokenDataset
-from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
 N, SEQ_LEN = 1000, 7  # 142 windows, and 6 tokens left over
@@ -225,25 +224,3 @@ def test_no_map_of_the_file_stays(path):
     data = dataset(path)
     held = [data.batch(0), *data.windows(3)]  # rows in use must not be views of a map
     assert held and str(path) not in Path("/proc/self/maps").read_text(encoding="utf-8")
-
-
-# The configuration
-
-
-def test_files_replace_any_source():
-    """And its options. That they replace the standard library is seen in test_sources.py."""
-    hub = {"hub": "a/b", "hub_config": "c", "hub_split": "d", "hub_revision": "e"}
-    config = DataConfig(source="hub", **hub, files=["a.txt"], column="story")
-    config.check()
-    assert config == DataConfig(source="files", files=["a.txt"], column="story")
-
-
-def test_files_leave_a_source_that_reads_them(monkeypatch):
-    """One of a user's own, for files of another format."""
-    class Poems(Files):
-        pass
-
-    monkeypatch.setitem(SOURCES, "poems", Poems)
-    config = DataConfig(source="poems", files=["a.poem"], column="verse")
-    config.check()
-    assert (config.source, config.column) == ("poems", "verse")

@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 
 from data import readers, sources
-from data.sources import SOURCES, DataConfig
+from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
 ODD = "a\ufeff\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
@@ -55,6 +55,28 @@ def write(path, content):
 
 def write_jsonl(path, values, column="text"):
     return write(path, "".join(json.dumps({column: value, "n": 1}) + "\n" for value in values))
+
+
+# The configuration
+
+
+def test_files_replace_any_source():
+    """And its options."""
+    hub = {"hub": "a/b", "hub_config": "c", "hub_split": "d", "hub_revision": "e"}
+    config = DataConfig(source="hub", **hub, files=["a.txt"], column="story")
+    config.check()
+    assert config == DataConfig(source="files", files=["a.txt"], column="story")
+
+
+def test_files_leave_a_source_that_reads_them(monkeypatch):
+    """One of a user's own, for files of another format."""
+    class Poems(Files):
+        pass
+
+    monkeypatch.setitem(SOURCES, "poems", Poems)
+    config = DataConfig(source="poems", files=["a.poem"], column="verse")
+    config.check()
+    assert (config.source, config.column) == ("poems", "verse")
 
 
 # The standard library
