@@ -375,40 +375,6 @@ def test_what_cannot_run_has_a_reason_instead_of_seconds(results, program, make,
     assert bench.measure_first(CPU, bench.Pace(), make, setting) == reason
 
 
-def test_stdout_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
-    monkeypatch.setattr(bench, "measure_all", None)
-    assert "--json - is not stdout" in error_lines(capsys, bench.main, *bench_argv, "--json=-")[-1]
-
-
-def test_a_folder_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
-    monkeypatch.setattr(bench, "measure_all", None)
-    assert "--json . is a folder" in error_lines(capsys, bench.main, *bench_argv, "--json=.")[-1]
-
-
-def test_a_place_that_cannot_be_written_is_refused_first(bench_argv, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "measure_all", None)
-    (tmp_path / "file").touch()
-    error = error_lines(capsys, bench.main, *bench_argv, f"--json={tmp_path}/file/a.json")[-1]
-    assert error.endswith(f"because {tmp_path}/file is no folder: choose another place")
-
-
-def test_a_file_of_something_else_is_not_overwritten(bench_argv, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "measure_all", None)
-    file = tmp_path / "config.yaml"
-    file.write_text("name: x", encoding="utf-8")
-    error = error_lines(capsys, bench.main, *bench_argv, f"--json={file}")[-1]
-    assert f"--json {file} would replace a file that --json has not written" in error
-
-
-def test_the_figures_of_an_earlier_call_are_replaced(measured, bench_argv, tmp_path, monkeypatch):
-    file = tmp_path / "bench.json"
-    for threads in (3, 4):
-        figures = measured.figures | {"threads": threads}
-        monkeypatch.setattr(bench, "measure_all", Mock(return_value=figures))
-        bench.main([*bench_argv, f"--json={file}"])
-    assert read_json(file)["threads"] == 4
-
-
 def test_an_error_of_ours_is_raised(results):
     setting = bench.Setting("gyre", True, BF16)
     with pytest.raises(ValueError, match="it does not compile"):
@@ -506,6 +472,43 @@ def test_the_configuration_for_a_gpu_has_124_million_parameters():
     config = parse_config("--config", "bench-gpu.yaml")
     assert config.model.matrix_parameters == 123_568_128
     assert config.train.batch_size * config.data.seq_len == 32_768
+
+
+# --- the file of the figures ----------------------------------------------------------------------
+
+
+def test_stdout_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
+    monkeypatch.setattr(bench, "measure_all", None)
+    assert "--json - is not stdout" in error_lines(capsys, bench.main, *bench_argv, "--json=-")[-1]
+
+
+def test_a_folder_for_the_figures_is_refused(capsys, monkeypatch, bench_argv):
+    monkeypatch.setattr(bench, "measure_all", None)
+    assert "--json . is a folder" in error_lines(capsys, bench.main, *bench_argv, "--json=.")[-1]
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(bench_argv, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "measure_all", None)
+    (tmp_path / "file").touch()
+    error = error_lines(capsys, bench.main, *bench_argv, f"--json={tmp_path}/file/a.json")[-1]
+    assert error.endswith(f"because {tmp_path}/file is no folder: choose another place")
+
+
+def test_a_file_of_something_else_is_not_overwritten(bench_argv, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "measure_all", None)
+    file = tmp_path / "config.yaml"
+    file.write_text("name: x", encoding="utf-8")
+    error = error_lines(capsys, bench.main, *bench_argv, f"--json={file}")[-1]
+    assert f"--json {file} would replace a file that --json has not written" in error
+
+
+def test_the_figures_of_an_earlier_call_are_replaced(measured, bench_argv, tmp_path, monkeypatch):
+    file = tmp_path / "bench.json"
+    for threads in (3, 4):
+        figures = measured.figures | {"threads": threads}
+        monkeypatch.setattr(bench, "measure_all", Mock(return_value=figures))
+        bench.main([*bench_argv, f"--json={file}"])
+    assert read_json(file)["threads"] == 4
 
 
 # --- what is measured -----------------------------------------------------------------------------
