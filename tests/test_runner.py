@@ -91,9 +91,8 @@ def test_a_finished_study_writes_its_report_again(workdir, finished, capsys, mon
 
 
 @pytest.fixture
-def report_only(monkeypatch) -> Mock:
-    """ablate.py does nothing but the report, which is empty. Returns the mock in place of what
-    sends it to wandb."""
+def sent_to_wandb(monkeypatch) -> Mock:
+    """Run nothing and write an empty report. Returns the mock for what sends it to wandb."""
     sent = Mock()
     monkeypatch.setattr(report, "write_report", lambda path: (path / "RESULTS.md").touch())
     monkeypatch.setattr(report, "mirror_in_wandb", sent)
@@ -101,33 +100,33 @@ def report_only(monkeypatch) -> Mock:
     return sent
 
 
-def test_wandb_gets_a_report_once(workdir, tmp_path, report_only):
+def test_wandb_gets_a_report_once(workdir, tmp_path, sent_to_wandb):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
     assert exit_code(ablate.main, *argv) == 0
     assert exit_code(ablate.main, *argv) == 0
-    report_only.assert_called_once()
-    assert report_only.call_args.args[0] == tmp_path / "ablation-smoke"
+    sent_to_wandb.assert_called_once()
+    assert sent_to_wandb.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
-def test_wandb_gets_a_report_that_was_made_by_hand_before(workdir, tmp_path, report_only):
+def test_wandb_gets_a_report_that_was_written_without_it(workdir, tmp_path, sent_to_wandb):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
     assert exit_code(ablate.main, *argv, "--log.wandb", "disabled") == 0
     assert (tmp_path / "ablation-smoke" / "RESULTS.md").exists()
-    report_only.assert_not_called()
+    sent_to_wandb.assert_not_called()
     assert exit_code(ablate.main, *argv) == 0
-    report_only.assert_called_once()
+    sent_to_wandb.assert_called_once()
 
 
-def test_a_report_is_sent_again_if_that_was_interrupted(workdir, tmp_path, report_only):
+def test_a_report_is_sent_again_if_that_was_interrupted(workdir, tmp_path, sent_to_wandb):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
-    report_only.side_effect = [KeyboardInterrupt, None]
+    sent_to_wandb.side_effect = [KeyboardInterrupt, None]
     assert exit_code(ablate.main, *argv) == 130
     assert exit_code(ablate.main, *argv) == 0
     assert exit_code(ablate.main, *argv) == 0
-    assert report_only.call_count == 2
+    assert sent_to_wandb.call_count == 2
 
 
-def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, report_only, monkeypatch):
+def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, sent_to_wandb, monkeypatch):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     assert exit_code(ablate.main, *study_arguments(workdir, "--log.runs", str(tmp_path))) == 130
     assert not (tmp_path / "ablation-smoke" / "RESULTS.md").exists()
