@@ -211,13 +211,6 @@ def test_a_rate_that_diverged_is_null_in_the_plan(tuning):
         "arms": {"sin": {"0.001": {"1000": None}}}}
 
 
-def test_a_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
-    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
-    job = RecordJob(name="rope-s0", trainings=[], arm="rope", windows=4, device="cpu")
-    runner.keep_result(command, make_plan(), job, None)
-    assert plan.read_plan(command.path).diverged == ["rope-s0"]
-
-
 def test_every_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
     command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
     stored = make_plan()
