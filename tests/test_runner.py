@@ -243,7 +243,7 @@ def test_beside_a_study_only_the_new_arm_is_trained(extended):
     assert folders == {"logs", "results", "calibration-sin-s0", "b-s0-2.5k", "b-s0-5k"}
 
 
-def test_a_committed_run_that_is_trained_again_ends_as_before(extended):
+def test_the_calibration_run_repeats_the_other_studys_loss(extended):
     calibration = extended.plan.calibration
     assert calibration.name == "calibration-sin-s0"
     assert calibration.here == pytest.approx(calibration.committed, rel=1e-6)
