@@ -25,12 +25,12 @@ from model.rope import precompute_freqs_cis
 
 
 class AddedRows(PositionEncoding):
-    """The base of encodings that add rows in several layers, to what some of their parts read."""
+    """Base of encodings that add rows to the inputs of modules in several layers."""
 
     layers = slice(None)
-    """Layers that have them."""
+    """The layers, as a slice of `model.layers`."""
     parts: tuple[str, ...] = ("attention.wq", "attention.wk")
-    """Modules of a layer whose input has them; "" is the whole layer."""
+    """The modules of a layer whose input gets the rows; "" is the layer itself."""
     start = 0
     """Position of the first token of this forward pass."""
 
@@ -40,7 +40,7 @@ class AddedRows(PositionEncoding):
             for part in self.parts:
                 module = layer.get_submodule(part)
                 module.register_forward_pre_hook(add)
-                module.has_own_input = True
+                module.has_own_input = True  # only that of a Linear is read
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         self.start = start
@@ -95,9 +95,9 @@ class SinusoidalResidual(AddedRows, Sinusoidal):
 class LearnedQK(AddedRows):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
-    Vectors start with rms 1, as has what they are added to: the weights are divided by their std.
-    So a step of the optimizer is as large beside the stream as it is, for learned positions, beside
-    the embeddings, which start at 0.02 like them.
+    The weights start with std 0.02 and are divided by 0.02 when they are added, so rows start with
+    rms 1, like the normalised stream. An optimizer step thus changes the rows, relative to the
+    stream, as much as it changes learned positions relative to the embeddings.
     """
 
     extrapolates = False
@@ -283,8 +283,8 @@ class PoPE(PoPEWithoutPhases):
 def bound_phases(phases: Tensor) -> Tensor:
     """Return phases clamped to -2 pi .. 0, with a gradient for those that are at a bound.
 
-    They start at 0. `clamp` passes on the gradient of a number at its bound up to torch 2.13 only
-    (pytorch/pytorch#195931): by it, no phase would ever learn in later versions.
+    Phases start at a bound, 0. After torch 2.13, `clamp` gives a value at its bound no gradient
+    (pytorch/pytorch#195931), so with it no phase would learn.
     """
     low = -2 * math.pi
     within = (phases >= low) & (phases <= 0)

@@ -137,7 +137,8 @@ class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
     has_own_input = False
-    """Whether a hook of the encoding changes its input, which its neighbours then do not share."""
+    """Whether a hook changes this layer's input. Then `can_join` does not join it with its
+    neighbours."""
 
     def reset_parameters(self) -> None:
         """Draw nothing: the values come from `Transformer.draw_matrices` or from a checkpoint."""
@@ -232,7 +233,8 @@ class TransformerBlock(nn.Module):
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
-        if last_only and drop is not None:  # what is dropped depends on the token's place in x
+        if last_only and drop is not None:
+            # Dropout addresses a value by its place in x, so compute all tokens and keep the last.
             return self.forward(x, freqs_cis, mask, cache, drop)[:, -1:]
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
         if drop is not None:  # dropout has numbered places: 0 the embeddings, then two a block
@@ -292,7 +294,8 @@ class Transformer(nn.Module):
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
         addressed by (seed, name). So two models of one seed have the same values in a matrix of the
-        same name and shape. If its std differs between them, the values differ by that factor.
+        same name and shape. Where they want different stds, the values differ by the ratio of these
+        only.
         Matrices that write into the residual stream are divided by sqrt(2 n_layers), so that its
         variance does not grow with depth. In `drawn_as` an encoding can give a matrix the stream of
         another one, and a factor on its std.
