@@ -350,9 +350,9 @@ def key_dim(config: ModelConfig) -> int:
 # The encodings that are listed before those for experiments.
 MAIN = ("rope", "sinusoidal", "learned", "alibi", "none")
 
-# Words of papers and of other repositories for our names.
-HABITS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "null": "none",
-          "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
+# What papers and other repositories call our encodings.
+SYNONYMS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "null": "none",
+            "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
 
 
 def check_position(config: ModelConfig) -> None:
@@ -363,7 +363,7 @@ def check_position(config: ModelConfig) -> None:
     if config.position not in POSITIONS:
         experiments = ", ".join(name for name in POSITIONS if name not in MAIN)
         raise UserError(
-            f"there is no model.position {config.position}{nearest_position(config.position)}: it "
+            f"there is no model.position {config.position}{suggest_position(config.position)}: it "
             f"must be one of {', '.join(MAIN)} or, for experiments, {experiments}"
         )
     encoding = POSITIONS[config.position]
@@ -379,11 +379,11 @@ def check_position(config: ModelConfig) -> None:
     encoding.check(config)
 
 
-def nearest_position(word: str) -> str:
+def suggest_position(word: str) -> str:
     """Return " (did you mean NAME?)" for the encoding that a word may stand for, or ""."""
     lowered = word.lower()
-    if lowered in HABITS:
-        return f" (did you mean {HABITS[lowered]}?)"
+    if lowered in SYNONYMS:
+        return f" (did you mean {SYNONYMS[lowered]}?)"
     names = {name.lower(): name for name in POSITIONS}
     match = closest(lowered, names)
     return f" (did you mean {names[match]}?)" if match else ""
