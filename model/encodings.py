@@ -367,7 +367,8 @@ def check_position(config: ModelConfig) -> None:
             f"must be one of {', '.join(MAIN)} or, for experiments, {experiments}"
         )
     encoding = POSITIONS[config.position]
-    check_hooks(config.position, encoding)
+    refuse_misspelt_hooks(config.position, encoding)
+    require_hook(config.position, encoding)
     for name, other in POSITIONS.items():
         for option in other.options:
             changed = getattr(config, option) != getattr(ModelConfig, option)
@@ -422,39 +423,40 @@ def check_options(encoding: type[PositionEncoding]) -> None:
             )
 
 
-def check_hooks(name: str, encoding: type[PositionEncoding]) -> None:
-    """Raise UserError for an encoding that misspells a hook, or that would change nothing.
+def refuse_misspelt_hooks(name: str, encoding: type[PositionEncoding]) -> None:
+    """Raise UserError if the name of a method can be nothing but a misspelling of a hook."""
+    for cls, method in added_methods(encoding):
+        hook = misspelt_hook(method, cls)
+        if hook is not None:
+            raise UserError(
+                f"model.position {name}: nothing calls the method {method} of {cls.__name__} "
+                f"(did you mean {hook}?), because the hooks are {', '.join(HOOKS)}"
+            )
 
-    A method is refused if its name can be nothing but a misspelling (`misspelt_hook`). If no hook
-    is overridden, the error has a hint: the method whose name is most like that of a hook.
+
+def require_hook(name: str, encoding: type[PositionEncoding]) -> None:
+    """Raise UserError for an encoding that overrides no hook, and so would change nothing.
+
+    The error has a hint: the method whose name is most like that of a hook.
     """
-    hooks = ", ".join(HOOKS)
+    if encoding is PositionEncoding:
+        return
+    if any(overrides(encoding, method) for method in (*HOOKS, "mask")):
+        return
     hint = ""
     most_alike = 0.0
-    for cls in encoding.__mro__:
-        if cls in PositionEncoding.__mro__:
+    for _, method in added_methods(encoding):
+        likely = closest(method, HOOKS)
+        if likely is None:
             continue
-        for method in public_methods(cls):
-            hook = misspelt_hook(method, cls)
-            if hook is not None:
-                raise UserError(
-                    f"model.position {name}: nothing calls the method {method} of {cls.__name__} "
-                    f"(did you mean {hook}?), because the hooks are {hooks}"
-                )
-            likely = closest(method, HOOKS)
-            if likely is None:
-                continue
-            alike = SequenceMatcher(None, method, likely).ratio()
-            if alike > most_alike:
-                most_alike = alike
-                hint = f" (did you mean {likely} by {method}?)"
-    changes_mask = overrides(encoding, "mask")
-    changes_something = changes_mask or any(overrides(encoding, hook) for hook in HOOKS)
-    if encoding is not PositionEncoding and not changes_something:
-        raise UserError(
-            f"model.position {name} would train without positions: override one of the hooks "
-            f"{hooks} in {encoding.__name__}{hint}"
-        )
+        alike = SequenceMatcher(None, method, likely).ratio()
+        if alike > most_alike:
+            most_alike = alike
+            hint = f" (did you mean {likely} by {method}?)"
+    raise UserError(
+        f"model.position {name} would train without positions: override one of the hooks "
+        f"{', '.join(HOOKS)} in {encoding.__name__}{hint}"
+    )
 
 
 def overrides(encoding: type[PositionEncoding], hook: str) -> bool:
@@ -462,30 +464,38 @@ def overrides(encoding: type[PositionEncoding], hook: str) -> bool:
     return getattr(encoding, hook) is not getattr(PositionEncoding, hook)
 
 
-def public_methods(cls: type) -> list[str]:
-    """Return the methods that a class defines itself, but for private ones and the hooks."""
-    return [name for name, value in vars(cls).items()
-            if callable(value) and not name.startswith("_") and not hasattr(PositionEncoding, name)]
+def added_methods(encoding: type[PositionEncoding]) -> list[tuple[type, str]]:
+    """Return (class, name) of each public method that an encoding adds to PositionEncoding."""
+    methods = []
+    for cls in encoding.__mro__:
+        if cls in PositionEncoding.__mro__:
+            continue
+        for name, value in vars(cls).items():
+            is_public = callable(value) and not name.startswith("_")
+            if is_public and not hasattr(PositionEncoding, name):
+                methods.append((cls, name))
+    return methods
 
 
 def misspelt_hook(method: str, cls: type) -> str | None:
-    """Return the hook that a method must be meant for, or None.
+    """Return the hook that a method of a class must be meant for, or None.
 
-    That is one that the class does not define itself, and whose letters the method has in another
-    order, or with one more or less. A word that contains a hook, such as `biased`, is a name of its
-    own, and so is one with another letter, such as `freqs_cos`.
+    A method is a misspelling if it has the hook's letters in another order, or one letter more or
+    less. It is not if it contains the hook (`biased`), replaces a letter (`freqs_cos`), or stands
+    beside that hook in its class.
     """
     for hook in HOOKS:
         if hook in vars(cls) or hook in method:
             continue
-        if differ_by_one_letter(method, hook) or sorted(method) == sorted(hook):
+        if sorted(method) == sorted(hook):
+            return hook
+        if has_one_letter_more(method, hook) or has_one_letter_more(hook, method):
             return hook
     return None
 
 
-def differ_by_one_letter(word: str, other: str) -> bool:
-    """Return whether one of two words has one letter more than the other, and else the same."""
-    short, long = sorted((word, other), key=len)
+def has_one_letter_more(long: str, short: str) -> bool:
+    """Return whether a word is another one with one letter more."""
     return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
