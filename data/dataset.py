@@ -32,7 +32,7 @@ from files import (
 )
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
-HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
+MAX_HASHED_BYTES = 1 << 30  # a larger .bin is checked at start by its size alone
 
 
 @dataclass
@@ -254,7 +254,7 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     for name, file in manifest["files"].items():
         size = (folder / name).stat().st_size
         is_changed = size != file["size"]
-        if not is_changed and size <= HASHED:
+        if not is_changed and size <= MAX_HASHED_BYTES:
             is_changed = sha256(folder / name) != file["sha256"]
         if is_changed:
             raise UserError(f"{name} was changed")

@@ -767,7 +767,7 @@ def test_damage_is_found_and_repaired(corpus, capsys, name, damage):
 
 def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch):
     first = prepare(config(corpus))
-    monkeypatch.setattr(dataset_module, "HASHED", 100)
+    monkeypatch.setattr(dataset_module, "MAX_HASHED_BYTES", 100)
     flip_a_bit(first.folder / "train.bin")
     assert open_prepared(*locate(config(corpus))) == first
     cut(first.folder / "train.bin")
