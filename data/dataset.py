@@ -212,7 +212,7 @@ def label_text(config: DataConfig) -> str:
         path = path.with_suffix("")
     # macOS may return a letter and its accent as two characters.
     stem = unicodedata.normalize("NFC", path.stem)
-    characters = [" " if each in "_=+-" or not may_be_in_name(each) else each for each in stem]
+    characters = [each if may_be_in_name(each) and each not in "_=+-" else " " for each in stem]
     label = "-".join("".join(characters).split())
     return label.strip("-.")[:40] or config.source
 
@@ -280,7 +280,8 @@ class TokenDataset:
     ):
         """`batch_size` counts the rows of all `world_size` processes, of which this one is `rank`.
 
-        Raises UserError if the file is shorter than one row; one for validation may be.
+        Raises UserError if a training file is shorter than seq_len + 1 tokens, or a validation file
+        than 2.
         """
         self.vocab_size = vocab_size
         self.seq_len = seq_len
@@ -293,13 +294,14 @@ class TokenDataset:
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // seq_len
-        least = seq_len + 1
-        advice = ""
-        if path.stem == "val":
+        is_val = path.stem == "val"
+        if is_val:
             least = 2  # `windows` fills a short row up
             advice = ", or a larger --data.val_fraction (equal documents are in the same split)"
-        elif self.n_tokens >= 2:  # the shortest row needs as many
-            advice = ", or a smaller --data.seq_len"
+        else:
+            least = seq_len + 1
+            can_be_smaller = self.n_tokens >= 2  # the shortest row needs as many
+            advice = ", or a smaller --data.seq_len" if can_be_smaller else ""
         if self.n_tokens < least:
             raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and needs {least} "
                             f"or more: give more text{advice}")
