@@ -58,7 +58,7 @@ class Trained:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights; with int8, of those that are not quantised."""
+        """The dtype of the weights; with int8, of those that are not quantised."""
         return self.compute.dtype
 
     def generate(
@@ -79,6 +79,7 @@ class Trained:
         check_numbers({"max_new_tokens": max_new_tokens, "seed": seed, **sampling})
         stops = stop
         if isinstance(stop, str):
+            # Alone, "" is a value that was left empty. In a list it is a mistake.
             stops = [stop] if stop else []
         if "" in stops:
             raise UserError("stop '' is in every text: leave it out")
@@ -250,7 +251,8 @@ class Row:
     held: str = ""
     """Text that is not given out yet."""
     given_end: str = ""
-    """The end of the text that was given out, if a stop string may begin in it: see `finish`."""
+    """Empty before the first `finish`. Later the end of the text that was given out, if a stop
+    string may begin in it."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
     unfinished: tuple[bytes, int] = (b"", 0)
