@@ -161,15 +161,10 @@ def load(
     config = read_config(run.path / "config.yaml")
     require_encoding(run.path, config)
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    onednn = kernels.prefers_onednn(where)
-    unquantised = "float32" if dtype == "int8" else dtype
-    with kernels.products_by_onednn(onednn):
-        rates = partial(matmul_rates, where, model_config, rows, training=False)
-        chosen, why = resolve_dtype(unquantised, where, rates, training=False)
-    compute = Compute(where, chosen, onednn=onednn, dtype_reason=why)
+    compute = choose_compute(where, dtype, model_config, rows)
 
     def to_device(name: str, weight: Tensor) -> dict[str, Tensor]:
-        return {name: weight.to(where, chosen)}
+        return {name: weight.to(where, compute.dtype)}
 
     convert: Convert = to_device
     with torch.device("meta"):  # without memory: the weights bring theirs
@@ -189,6 +184,18 @@ def load(
     if where.type == "cpu":
         join_matrices(model)
     return Trained(run, config, open_tokenizer(run.path), model, compute)
+
+
+def choose_compute(
+    device: torch.device, dtype: InferenceDtype, model: ModelConfig, rows: int
+) -> Compute:
+    """Return how a model computes on a device; see `load` for `dtype` and `rows`."""
+    onednn = kernels.prefers_onednn(device)
+    unquantised = "float32" if dtype == "int8" else dtype
+    with kernels.products_by_onednn(onednn):
+        rates = partial(matmul_rates, device, model, rows, training=False)
+        weight_dtype, reason = resolve_dtype(unquantised, device, rates, training=False)
+    return Compute(device, weight_dtype, onednn=onednn, dtype_reason=reason)
 
 
 def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
