@@ -95,12 +95,12 @@ def compile_step(
         """Return the matrices of `groups`, packed when decoding is first compiled."""
         return pack_groups(tensors, groups, rows)
 
-    def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> tuple[Any, list[Tensor]]:
-        """Return the package for these tokens and len(seen) keys, or None if there can be none; and
+    def find_package(cache: KVCache, tokens: Tensor, n_keys: int) -> tuple[Any, list[Tensor]]:
+        """Return the package for these tokens and so many keys, or None if there can be none; and
         the packed or joined matrices that it takes."""
-        kind = (tokens.shape[1] > 1, is_long(cache, tokens, seen))
+        kind = (tokens.shape[1] > 1, is_long(cache, tokens, n_keys))
         if kind not in packages:
-            package = open_package(model, cache, (weights, tokens, seen))
+            package = open_package(model, cache, tokens, n_keys)
             matrices = joined
             if package is not None and tokens.shape[1] == 1:
                 matrices = pack()
@@ -112,28 +112,26 @@ def compile_step(
         if not runs_compiled(cache, length):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
-        # A package takes tensors only. The size of this one is the number of keys.
-        seen = tokens.new_empty(1).expand(cache.length + length)
-        package, matrices = find_package(cache, tokens, seen)
+        n_keys = cache.length + length
+        package, matrices = find_package(cache, tokens, n_keys)
         if package is None:
             return next_logits(model, tokens, cache)
         (logits,) = package.run(
-            [*weights, *matrices, tokens, seen, *cache.keys, *cache.values])
+            [*weights, *matrices, tokens, make_key_slots(n_keys), *cache.keys, *cache.values])
         cache.length += length
         return logits
 
     if prompt is None:
         return run
     tokens = torch.zeros(rows, prompt, dtype=torch.long)
-    key = tokens.new_empty(1)
     once = cache.every_nth(samples)
     if compiles_prefill(once, prompt):
-        find_package(once, tokens[::samples].contiguous(), key.expand(prompt))
+        find_package(once, tokens[::samples].contiguous(), prompt)
     # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
     # the last token of a text.
     for n_keys in (prompt + 1, capacity - 1):
         if prompt < n_keys < capacity:
-            find_package(cache, tokens[:, :1].contiguous(), key.expand(n_keys))
+            find_package(cache, tokens[:, :1].contiguous(), n_keys)
     return run
 
 
@@ -192,17 +190,22 @@ def compiles_prefill(cache: KVCache, length: int) -> bool:
     return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
 
 
-def is_long(cache: KVCache, tokens: Tensor, seen: Tensor) -> bool:
-    """Return whether the package for these tokens and len(seen) keys is the one for many keys.
+def make_key_slots(n_keys: int) -> Tensor:
+    """Return a tensor whose length is the number of keys, because a package takes tensors only."""
+    return torch.empty(1, dtype=torch.long).expand(n_keys)
+
+
+def is_long(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
+    """Return whether the package for these tokens and so many keys is the one for many keys.
 
     Prefill has two only where it scores whole prompts.
     """
     if tokens.shape[1] == 1:
-        return len(seen) > decoding_forms.LONGEST_SUM
+        return n_keys > decoding_forms.LONGEST_SUM
     keys = cache.keys[0]
     if not kernels.scores_whole_prompts(keys.device, keys.dtype, len(tokens)):
         return False
-    return len(seen) > shared_forms.LONGEST_SCORED
+    return n_keys > shared_forms.LONGEST_SCORED
 
 
 def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> Step:
@@ -241,18 +244,17 @@ def read_tensors(model: Transformer) -> dict[str, Tensor]:
     return tensors
 
 
-def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Any:
+def open_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int) -> Any:
     """Return the loaded package for inputs like these, compiled if there is none yet; None if that
     fails or has failed."""
-    _, tokens, _ = inputs
     part = "decoding" if tokens.shape[1] == 1 else "prefill"
     try:
-        path = locate_package(model, cache, inputs)
+        path = locate_package(model, cache, tokens, n_keys)
         if path not in OPENED:
             OPENED[path] = None
             if not is_whole(path):
                 say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
-                make_package(model, cache, inputs, path)
+                make_package(model, cache, tokens, n_keys, path)
             # As torch._inductor.aoti_load_package does it, whose import takes a second or more.
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
         return OPENED[path]
@@ -262,16 +264,15 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         return None
 
 
-def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Path:
+def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int) -> Path:
     """Return where the package for inputs like these is kept. Its name hashes what it depends on.
     """
-    _, tokens, seen = inputs
     rows, length = tokens.shape
     onednn = kernels.uses_onednn()
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     in_int8 = model.tok_embeddings.weight.dtype == torch.int8
     name = hashlib.sha256(repr((
-        model.config, tensors, cache.keys[0].dtype, is_long(cache, tokens, seen),
+        model.config, tensors, cache.keys[0].dtype, is_long(cache, tokens, n_keys),
         min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
         list(find_joined(read_tensors(model))) if length > 1 else [],
         onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
@@ -350,13 +351,16 @@ def is_whole(path: Path) -> bool:
     return False
 
 
-def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], path: Path) -> None:
+def make_package(
+    model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int, path: Path
+) -> None:
     """Compile a step for all inputs like these into a file."""
-    weights, tokens, seen = inputs
+    tensors = read_tensors(model)
+    weights = list(tensors.values())
     prefills = tokens.shape[1] > 1
     groups = choose_groups(model, len(tokens))
     if prefills:
-        groups = [[*names] for names in find_joined(read_tensors(model))]
+        groups = [[*names] for names in find_joined(tensors)]
     traced = TracedStep(model, cache, prefills, groups)
     packed = traced.stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
@@ -368,18 +372,20 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     if prefills:
         token_sizes[1] = any_size
     caches = [cache_sizes for _ in cache.keys]
-    if not prefills and len(seen) <= decoding_forms.LONGEST_SUM:
+    if not prefills and n_keys <= decoding_forms.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
         # as many keys as the text's last step has. With a full cache, the package would be wrong
         # for all others.
-        seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM))
+        n_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
+    key_slots = make_key_slots(n_keys)
     position = dict(vars(model.position))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
-                traced, (weights, packed, tokens, seen, cache.keys, cache.values), strict=False,
+                traced, (weights, packed, tokens, key_slots, cache.keys, cache.values),
+                strict=False,
                 dynamic_shapes=([{} for _ in weights], [{} for _ in packed], token_sizes,
                                 {0: any_size}, caches, caches),
                 # Where the trace holds only if one size is less than another, the package raises
@@ -449,11 +455,11 @@ class TracedStep(nn.Module):
         return matrices
 
     def forward(
-        self, weights: list[Tensor], packed: list[Tensor], tokens: Tensor, seen: Tensor,
+        self, weights: list[Tensor], packed: list[Tensor], tokens: Tensor, key_slots: Tensor,
         keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
         """weights: those of `read_tensors`; packed: the packed or joined matrices of `groups`;
-        seen: its length is the number of keys."""
+        key_slots: see `make_key_slots`."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
         grouped = []
@@ -463,7 +469,7 @@ class TracedStep(nn.Module):
         cache = copy.copy(self.cache)
         cache.keys = keys
         cache.values = values
-        cache.length = 0 if self.prefills else seen.shape[0] - 1
+        cache.length = 0 if self.prefills else key_slots.shape[0] - 1
         last = {"last_only": True}
         multiply = packed_forms.multiply_packed
         if self.prefills:  # with joined matrices, which are not packed

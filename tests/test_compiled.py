@@ -53,9 +53,8 @@ def opened(monkeypatch):
     """(rows, tokens, keys) of the packages that were asked for. `open_package` finds none."""
     opened = []
 
-    def open_package(model, cache, inputs):
-        _, tokens, seen = inputs
-        opened.append((*tokens.shape, len(seen)))
+    def open_package(model, cache, tokens, n_keys):
+        opened.append((*tokens.shape, n_keys))
 
     monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 10)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
@@ -108,7 +107,7 @@ def test_without_a_cache_nothing_is_compiled(opened):
 def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
     modes = []
     monkeypatch.setattr(compiled, "open_package",
-                        lambda model, cache, inputs: modes.append(model.training))
+                        lambda model, *inputs: modes.append(model.training))
     model = sharp_model(n_layers=1).train()
     compile_batch(make_batch(model, [3], new=3))
     assert modes == [False]
@@ -124,7 +123,7 @@ def locate(model=None, rows=1, tokens=1, keys=6) -> Path:
         model = sharp_model(n_layers=1)
     ids = torch.zeros(rows, tokens, dtype=torch.long)
     cache = KVCache(model.config, rows, 99, dtype=model.norm.weight.dtype)
-    return compiled.locate_package(model, cache, ([], ids, ids.new_empty(1).expand(keys)))
+    return compiled.locate_package(model, cache, ids, keys)
 
 
 def test_packages_are_kept_in_the_users_cache(kept, tmp_path):
