@@ -98,11 +98,15 @@ def compile_step(
     def find_package(cache: KVCache, tokens: Tensor, n_keys: int) -> tuple[Any, list[Tensor]]:
         """Return the package for these tokens and so many keys, or None if there can be none; and
         the packed or joined matrices that it takes."""
-        kind = (tokens.shape[1] > 1, is_long(cache, tokens, n_keys))
+        prefills = tokens.shape[1] > 1
+        kind = (prefills, is_long(cache, tokens, n_keys))
         if kind not in packages:
             package = open_package(model, cache, tokens, n_keys)
-            matrices = joined
-            if package is not None and tokens.shape[1] == 1:
+            if package is None:
+                matrices = []
+            elif prefills:
+                matrices = joined
+            else:
                 matrices = pack()
             packages[kind] = package, matrices
         return packages[kind]
@@ -129,8 +133,8 @@ def compile_step(
         find_package(once, tokens[::samples].contiguous(), prompt)
     # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
     # the last token of a text.
-    for n_keys in (prompt + 1, capacity - 1):
-        if prompt < n_keys < capacity:
+    if prompt + 1 < capacity:
+        for n_keys in (prompt + 1, capacity - 1):
             find_package(cache, tokens[:, :1].contiguous(), n_keys)
     return run
 
