@@ -19,7 +19,6 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -156,17 +155,15 @@ def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:
     See `join_matrices`. Prefill multiplies with them. They are there already, and packed ones would
     be a second copy, which takes longer to make than a prompt saves.
     """
-    groups: dict[int, list[tuple[int, str, Tensor]]] = {}
+    groups: dict[packed_forms.JoinedMatrix, list[tuple[int, str]]] = {}
     for name, tensor in tensors.items():
         part = packed_forms.find_part(tensor)
         if part is not None:
-            group = groups.setdefault(id(part.whole), [])
-            group.append((part.start, name, part.whole.matrix))
+            groups.setdefault(part.whole, []).append((part.start, name))
     joined = {}
-    for group in groups.values():
-        group.sort(key=itemgetter(0))
-        names = tuple(name for _, name, _ in group)
-        joined[names] = group[0][2]
+    for whole, parts in groups.items():
+        names = tuple(name for _, name in sorted(parts))
+        joined[names] = whole.matrix
     return joined
 
 
