@@ -112,7 +112,7 @@ def compile_step(
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         length = tokens.shape[1]
-        if not runs_compiled(cache, length):
+        if not wants_package(cache, length):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         n_keys = cache.length + length
@@ -128,7 +128,7 @@ def compile_step(
         return run
     tokens = torch.zeros(rows, prompt, dtype=torch.long)
     once = cache.every_nth(samples)
-    if compiles_prefill(once, prompt):
+    if wants_prefill_package(once, prompt):
         find_package(once, tokens[::samples].contiguous(), prompt)
     # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
     # the last token of a text.
@@ -178,15 +178,15 @@ def pack_groups(
     return matrices
 
 
-def runs_compiled(cache: KVCache, length: int) -> bool:
-    """Return whether there is a package for the next tokens, so many of each row."""
+def wants_package(cache: KVCache, length: int) -> bool:
+    """Return whether a package is wanted for the next tokens, so many of each row."""
     if length == 1:
         return cache.length > 0
-    return compiles_prefill(cache, length)
+    return wants_prefill_package(cache, length)
 
 
-def compiles_prefill(cache: KVCache, length: int) -> bool:
-    """Return whether there is a package for the prefill of prompts of this length."""
+def wants_prefill_package(cache: KVCache, length: int) -> bool:
+    """Return whether a package is wanted for the prefill of prompts of this length."""
     # Views of a cache, for one sample of each prompt, have strides that no package knows.
     return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
 
@@ -391,7 +391,7 @@ def make_package(
                                 {0: any_size}, caches, caches),
                 # Where the trace holds only if one size is less than another, the package raises
                 # for all others. It checks neither that sizes are equal nor a size against a
-                # constant: `runs_compiled` and `locate_package` see to these.
+                # constant: `wants_package` and `locate_package` see to these.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
             with packed_lowering():

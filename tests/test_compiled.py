@@ -12,7 +12,7 @@ import torch
 from builders import random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
-from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
+from gyre.compiled import compile_batch, compile_step, wants_package, wants_prefill_package
 from model import decoding_forms, kernels, packed_forms, shared_forms
 from model.generation import Batch, next_logits
 from model.int8 import int8_tensors, to_int8
@@ -88,13 +88,13 @@ def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     cache = KVCache(sharp_model(n_layers=1).config, 2, 9)
     cache.length = held
-    assert runs_compiled(cache, length) is expected
+    assert wants_package(cache, length) is expected
 
 
 def test_no_prefill_is_compiled_for_samples_that_share_a_cache(monkeypatch):
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     cache = KVCache(sharp_model(n_layers=1).config, 4, 9)
-    assert not compiles_prefill(cache.every_nth(2), 4)
+    assert not wants_prefill_package(cache.every_nth(2), 4)
 
 
 def test_without_a_cache_nothing_is_compiled(opened):
