@@ -269,25 +269,34 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
     """Return where the package for inputs like these is kept. Its name hashes what it depends on.
     """
     rows, length = tokens.shape
+    prefills = length > 1
+    tensors = read_tensors(model)
     onednn = kernels.uses_onednn()
-    tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     in_int8 = model.tok_embeddings.weight.dtype == torch.int8
-    name = hashlib.sha256(repr((
-        model.config, tensors, cache.keys[0].dtype, is_long(cache, tokens, n_keys),
-        min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1, choose_groups(model, rows),
-        list(find_joined(read_tensors(model))) if length > 1 else [],
-        onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
-        in_int8 and kernels.multiplies_int8(),
-        torch.__version__, torch.get_num_threads(),
-        torch.backends.cpu.get_cpu_capability(),
-        getattr(torch.cpu, "get_capabilities", platform.uname)(),
-    )).encode())
+    dependencies = {
+        "model": model.config,
+        "tensors": [(name, x.shape, x.dtype) for name, x in tensors.items()],
+        "cache_dtype": cache.keys[0].dtype,
+        "rows": min(rows, kernels.MAX_SUMMED_TOKENS + 1),
+        "prefills": prefills,
+        "is_long": is_long(cache, tokens, n_keys),
+        "packed": choose_groups(model, rows),
+        "joined": list(find_joined(tensors)) if prefills else [],
+        "onednn": onednn,
+        "onednn_for_rows": onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
+        "multiplies_int8": in_int8 and kernels.multiplies_int8(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "processor": getattr(torch.cpu, "get_capabilities", platform.uname)(),
+    }
+    digest = hashlib.sha256(repr(dependencies).encode())
     for source in list_sources(model):
-        name.update(source.read_bytes())
+        digest.update(source.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME", "")
     if not home:
         home = Path.home() / ".cache"
-    return Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
+    return Path(home, "gyre", f"{digest.hexdigest()[:32]}.pt2")
 
 
 def list_sources(model: Transformer) -> list[Path]:
