@@ -38,9 +38,9 @@ OPTIONS = {
     "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # fused multiply-adds
     # Every row of a matrix reads the normalised input again. With a threshold of 1 instead of 4,
     # the compiler stores this input, and does not compute it for every row. torch 2.13 counts such
-    # reads only if "deterministic" is set, which is set for that alone. Besides
-    # that, it only forbids choosing kernels by timing them, which is not done here. It orders no
-    # additions.
+    # reads only if "deterministic" is set, which is set for that alone. Apart from that,
+    # "deterministic" only turns off autotuning, which is not used here. It does not fix the order
+    # of sums.
     "realize_reads_threshold": 1, "deterministic": True,
 }
 # The packages that this process has loaded; None for one that could not be made, which is not tried
@@ -368,9 +368,10 @@ def make_package(
     tensors = read_tensors(model)
     weights = list(tensors.values())
     prefills = tokens.shape[1] > 1
-    groups = choose_groups(model, len(tokens))
     if prefills:
         groups = [[*names] for names in find_joined(tensors)]
+    else:
+        groups = choose_groups(model, len(tokens))
     traced = TracedStep(model, cache, prefills, groups)
     packed = traced.stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
@@ -384,8 +385,8 @@ def make_package(
     caches = [cache_sizes for _ in cache.keys]
     if not prefills and n_keys <= decoding_forms.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
-        # as many keys as the text's last step has. With a full cache, the package would be wrong
-        # for all others.
+        # as many keys as the text's last step has. That is one key fewer than the cache holds: if
+        # both sizes were equal, export would take them for one size.
         n_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
     key_slots = make_key_slots(n_keys)
     position = dict(vars(model.position))
