@@ -135,18 +135,12 @@ def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> No
             gguf.write_file(run, staging, chosen)
         else:
             web.write_folder(run, staging, chosen)
-    say(f"{target}: {parameters:,} parameters from {source}{describe_step(run)}")
+    after = f", after step {run.step}" if run.step > 0 else ""
+    say(f"{target}: {parameters:,} parameters from {source}{after}")
     note_length(run)
     note = describe_use(run, target, to)
     if note is not None:
         say(note)
-
-
-def describe_step(run: Exported) -> str:
-    """Return after which step the weights of a run were saved; "" if it was imported."""
-    checkpoints = run.run.checkpoints
-    step = checkpoints.saved_step("best" if checkpoints.has_best else "last")
-    return f", after step {step}" if step > 0 else ""
 
 
 def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None:

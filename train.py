@@ -276,8 +276,8 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
     """Print the time of all training steps of a run, and what to do next."""
     if setup.world.is_main:
         time_taken = tqdm.format_interval(setup.progress.seconds)
-        # The time of a resumed run includes the steps before it was resumed.
-        since = " since step 0" if start.resumed else ""
+        # The time includes the steps before a run was resumed, or branched off from another.
+        since = " since step 0" if start.source is not None else ""
         best_step = run.checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "

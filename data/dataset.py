@@ -44,7 +44,7 @@ class Prepared:
     is_new: bool = field(default=False, compare=False)
     """Whether it was prepared just now, with its notes printed."""
     listing: list[str] = field(default_factory=list, compare=False)
-    """Notes on which files are read, unless it is new."""
+    """Notes on which files are read, unless it is new, or was found for a run."""
 
     @property
     def notes(self) -> list[str]:
@@ -229,7 +229,8 @@ def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
 def explain_change(config: DataConfig, since: float) -> str:
     """Return what has happened to the files, in brackets to end a sentence with, or "".
 
-    It names what is gone, or what has changed later than `since`, in seconds since 1970.
+    It names what is gone, or what has changed later than `since`, in seconds since 1970. If neither
+    is found, the files of a folder may be others.
     """
     if config.source != "files":
         return ""
@@ -238,7 +239,11 @@ def explain_change(config: DataConfig, since: float) -> str:
         newer = [file.name for file in files if os.stat(file.path).st_mtime > since]
     except (OSError, UserError) as error:
         return f" ({error})"
-    return f" (changed after the run was started: {list_names(newer)})" if newer else ""
+    if newer:
+        return f" (changed after the run was started: {list_names(newer)})"
+    if any(file.in_folder for file in files):
+        return " (other files of a folder, perhaps because this version of gyre reads others)"
+    return ""
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:

@@ -151,7 +151,7 @@ def check_kind(path: str) -> None:
         if kind == ".json" and os.path.isfile(path):
             advice = advise_json(path)
             if not path.endswith(".json"):
-                advice += ", once FILE is unpacked"
+                advice = f"unpack it; {advice}"
         raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
 
 
@@ -191,7 +191,7 @@ def advise_object(text: str) -> str:
         return REFUSED[".json"]
     longest = max(lengths, key=lambda key: lengths[key])
     return ("it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
-            f"--data.column {shlex.quote(longest)} reads the longest text")
+            f"--data.column={shlex.quote(longest)} reads the longest text")
 
 
 def begins_with_object_lines(start: str) -> bool:
@@ -277,8 +277,8 @@ def is_text_file(path: str) -> bool:
     if kind == "":
         return begins_as_text(path)
     stem, _ = os.path.splitext(path)
-    if kind == ".log" and os.path.exists(f"{stem}.tex"):  # what LaTeX says of that file
-        return False
+    if kind == ".log" and any(os.path.exists(f"{stem}{tex}") for tex in (".tex", ".TEX")):
+        return False  # it is what LaTeX says of that file
     return kind in TABLES or kind in PLAIN
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 from urllib.parse import urlsplit
@@ -329,7 +329,7 @@ class Files(Source):
             if self.n_files == 0 and error is not None:
                 raise error
         # These are made anew at every start: files may come that are not read.
-        for line in self.list_files(self.left_out):
+        for line in chain.from_iterable(search.list_files(left_out) for search in searches):
             say(line)
         for line in chain.from_iterable(search.lines() for search in searches):
             self.say(line)
@@ -692,7 +692,8 @@ class Search:
         for kind, paths in self.unknown_kinds():
             # Not of a compressed file, whose name has another suffix behind it.
             if paths[0].lower().endswith(kind) and begins_as_text(paths[0]):
-                suffix = paths[0][-len(kind):]  # with its capitals, as in .Rmd
+                spellings = Counter(path[-len(kind):] for path in paths)
+                ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
                 return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{suffix}")
         return None
 
@@ -705,15 +706,15 @@ class Search:
     def advise_refused(self) -> str:
         """Return why a file of the most frequent suffix that is no text is not read; or "".
 
-        If no suffix is known to be no text, one that is unknown is tried.
+        If no suffix is known to be no text, those that are unknown are tried.
         """
         refused = {kind: paths for kind, paths in self.others.items() if kind in REFUSED}
         try:
             if refused:
                 check_kind(max(refused.values(), key=len)[0])
-            for _, paths in self.unknown_kinds()[:1]:
-                with reading(paths[0]):
-                    for _ in read_text(paths[0]):  # its first bytes are no UTF-8, see find_unknown
+            for _, paths in self.unknown_kinds():
+                with reading(paths[0]):  # its start, of which the second piece is the end
+                    for _ in islice(read_text(paths[0]), 2):
                         pass
         except UserError as error:
             return f"; {error}"
@@ -832,6 +833,8 @@ class Notes:
     """Columns that the rows without text have."""
     other_types: dict[str, str] = field(default_factory=dict)
     """Types of values that cannot be read, each with its column, in the order of the rows."""
+    without_text: dict[str, str] = field(default_factory=dict)
+    """Columns with such values, each with the type of the first."""
     joined: dict[str, str] = field(default_factory=dict)
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
@@ -876,6 +879,8 @@ class Notes:
         self.undivided += noticed.undivided
         for kind, column in noticed.other_types.items():
             self.other_types.setdefault(kind, column)
+        for column, kind in noticed.without_text.items():
+            self.without_text.setdefault(column, kind)
         for kind, column in noticed.joined.items():
             self.joined.setdefault(kind, column)
         for kind, name in noticed.kinds.items():
@@ -917,6 +922,7 @@ class Notes:
                 self.joined.setdefault(kind, name)
             elif kind not in ("str", NOTHING):
                 self.other_types.setdefault(kind, name)
+                self.without_text.setdefault(name, kind)
 
     def name_longest_column(self) -> list[str]:
         """Return a note if a column has much more text than the one that is read."""
@@ -964,7 +970,7 @@ class Notes:
     def lines_of_silent_columns(self) -> list[str]:
         """Return a note for each of several columns that has values in rows, and never text."""
         lines: list[str] = []
-        for kind, name in self.other_types.items():
+        for name, kind in self.without_text.items():
             if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
                 lines.append(f"note: column {name} has no text in any row (but {kind}), so nothing "
                              "of it is read")

@@ -27,6 +27,8 @@ class Exported:
     """Our name of every weight, and the other format's."""
     dtype: torch.dtype
     """That of all weights; float32 where they differ, which holds each of them."""
+    step: int
+    """The step after which they were saved; 0 for a run that was imported."""
 
 
 def load_for_export(path: Path, layout: Target, to: str) -> Exported:
@@ -43,10 +45,11 @@ def load_for_export(path: Path, layout: Target, to: str) -> Exported:
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
     run.note_missing_best()
+    step = run.checkpoints.saved_step("best" if run.checkpoints.has_best else "last")
     weights = run.checkpoints.load_weights()
     stored = {name: Stored(path, weight.dtype, tuple(weight.shape), weight.clone)
               for name, weight in weights.items()}
     check_tensors(stored, tensor_shapes(model))
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
-    return Exported(run, model, open_tokenizer(path), weights, names, dtype)
+    return Exported(run, model, open_tokenizer(path), weights, names, dtype, step)

@@ -300,7 +300,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
         say("timing  the first steps, to choose train.steps")
     step_tokens = start.config.train.batch_size * start.config.data.seq_len
     step_seconds = time_first_steps(start, world, compute)
-    if not compute.compiled:
+    if start.config.train.compile == "auto" and not compute.compiled:
         tokens = step_tokens * round(60 * minutes / step_seconds)
         flops = training_flops(start.config.model, tokens)
         compiled, reason = choose_compile(start.config, world, compute.dtype, flops)

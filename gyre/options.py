@@ -284,7 +284,7 @@ class Option:
             advice = ""
             if "[*" in shown:
                 advice = ": quote its globs, as in ['*.md', b.txt]"
-            elif float in parts and re.fullmatch(r"-?\d+,\d+", str(value)):
+            elif float in parts and re.fullmatch(r"-?(0,\d+|\d+,\d{1,2})", str(value)):
                 advice = f": write {str(value).replace(',', '.')}"
             raise UserError(f"{self.name} must be {spell_type(self.hint)}, not {shown}{advice}"
                             ) from None

@@ -292,8 +292,8 @@ def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
     if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
         steps = given["train.steps"]
         if steps < warmup_steps:
-            raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}: give "
-                            f"{warmup_steps} or more")
+            raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
+                            f"{warmup_steps} steps: give more than those, and than it has taken")
 
 
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:

@@ -231,6 +231,13 @@ def test_steps_that_repay_it_are_timed_again_compiled(fill_half_a_minute):
     assert config.train.steps == 120
 
 
+def test_steps_that_are_compiled_at_once_are_timed_once(fill_half_a_minute):
+    config, timings = fill_half_a_minute(paying_steps=0)
+    assert timings == [True]
+    assert config.train.compile is True
+    assert config.train.steps == 120
+
+
 def test_steps_that_do_not_repay_compiling_are_timed_once(fill_half_a_minute):
     config, timings = fill_half_a_minute(paying_steps=61)
     assert timings == [False]

@@ -266,6 +266,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--data.vocab_size=259"], "data.vocab_size must"),
     (["--optim.lr=a"], "optim.lr must be a number, not 'a'$"),
     (["--optim.lr=0,1"], "optim.lr must be a number, not '0,1': write 0.1$"),
+    (["--optim.lr=0,001"], "optim.lr must be a number, not '0,001': write 0.001$"),
+    (["--model.theta=10,000"], "model.theta must be a number, not '10,000'$"),
     (["--seed=0,1"], "seed must be a whole number, not '0,1'$"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),

@@ -5,7 +5,7 @@ import json
 import os
 import random
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -550,6 +550,20 @@ def test_the_files_of_a_folder_are_listed_as_they_are_now(tmp_path):
     listing, not_utf8, *_ = found.notes
     assert listing == f"note: {folder}: 1 file of 3 is read (left out: 1 .pdf)"
     assert not_utf8.startswith("note: 1 file is not UTF-8")
+
+
+def test_a_folder_may_change_while_it_is_read(tmp_path, capsys):
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(f"text {name} ", encoding="utf-8")
+    (tmp_path / "z.txt").write_bytes(b"caf\xe9")
+    parts = []
+    source = Files(DataConfig(files=[str(tmp_path)]))
+    for part in source.parts():
+        with suppress(LeftOut):
+            parts.append("".join(piece for document in part for piece in document))
+        (tmp_path / "a.txt").unlink(missing_ok=True)
+    assert parts == ["text a ", "text b ", "text c "]
+    assert f"note: {tmp_path}: 3 files of 4 are read\n" in capsys.readouterr().err
 
 
 def test_a_file_that_is_now_named_itself_is_not_listed_with_its_folder(tmp_path):

@@ -401,7 +401,7 @@ def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
 def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
     path = tmp_path / "chat.json.gz"
     path.write_bytes(gzip.compress(b'[{"text": "a"}]'))
-    with pytest.raises(UserError, match=r"jq -c '\.\[\]' FILE .* does, once FILE is unpacked$"):
+    with pytest.raises(UserError, match=r"unpack it; .* as jq -c '\.\[\]' FILE .* does$"):
         read(path)
 
 
@@ -451,7 +451,7 @@ def test_the_advice_for_one_json_object_names_its_longest_text(tmp_path, content
         read(write(tmp_path / "note.json", content))
     assert str(error.value).endswith(
         "it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
-        "--data.column 'my text' reads the longest text")
+        "--data.column='my text' reads the longest text")
     rows = write(tmp_path / "new.jsonl", f"{content}\n{content}\n")  # what jq writes
     assert read(rows, column="my text") == ["longer", "longer"]
 
@@ -1160,13 +1160,15 @@ def test_a_table_without_one_of_two_columns_leaves_no_text(tmp_path, capsys, suf
 
 
 def test_one_of_several_columns_that_never_has_text_is_noted(tmp_path, capsys):
-    rows = [{"author": {"name": "ann"}, "id": 1, "content": text} for text in ("one", "two")]
+    rows = [{"author": {"name": "ann"}, "id": 1, "year": 5, "content": text}
+            for text in ("one", "two")]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
-    assert read(path, column="author,content,id") == ["one", "two"]
+    assert read(path, column="author,content,id,year") == ["one", "two"]
     assert notes(capsys) == [
         "column author has no text in any row (but dict), so nothing of it is read; jq -c '.author "
         "= .author.KEY' FILE > NEW.jsonl takes one key out of its objects",
-        "column id has no text in any row (but int), so nothing of it is read"]
+        "column id has no text in any row (but int), so nothing of it is read",
+        "column year has no text in any row (but int), so nothing of it is read"]
 
 
 def test_a_column_that_has_text_in_some_rows_is_not_noted(tmp_path, capsys):
