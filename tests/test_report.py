@@ -573,10 +573,10 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
     study = committed["interleaved-long"]
     first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
     page = words("docs/results.md")
-    assert f"{first} after 4.19 M and {last} after 8.39 M, on four seeds" in page
-    assert len(study.runs("rope_nope")) == 4
+    assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
+    assert len(study.runs("rope_nope")) == 6
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
-    assert f"`rope_nope`, by {lead:.2f} after 8.39 M (four seeds)" in words("README.md")
+    assert f"`rope_nope`, by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
 
 @pytest.mark.parametrize("name", ["lines-apart", "lines-near"])
