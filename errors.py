@@ -279,6 +279,8 @@ class Range:
     lt: float = math.inf
     ge: float | None = None
     le: float | None = None
+    advice: str = ""
+    """What to do instead, at the end of the error, where that is not clear."""
 
     def __str__(self) -> str:
         low = f"({show_bound(self.gt)}" if self.ge is None else f"[{show_bound(self.ge)}"
@@ -311,7 +313,8 @@ def check_range(option: str, value: Any, allowed: Range) -> None:
         words = f"in {allowed}"
     else:
         words = f"at least {show_bound(allowed.ge)}"
-    raise UserError(f"{option} must be {words}, not {reprlib.repr(value)}")
+    advice = f": {allowed.advice}" if allowed.advice else ""
+    raise UserError(f"{option} must be {words}, not {reprlib.repr(value)}{advice}")
 
 
 def check_ranges(values: object, prefix: str = "", cls: type | None = None) -> None:

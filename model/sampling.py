@@ -29,7 +29,8 @@ class Sampling:
 
     temperature: Annotated[float, Range(ge=0)] = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
-    top_k: Annotated[int | None, Range(ge=1)] = None
+    # In other programs, 0 keeps all.
+    top_k: Annotated[int | None, Range(ge=1, advice="leave it out to keep all tokens")] = None
     """Keep the k likeliest tokens. Unset: all."""
     top_p: Annotated[float | None, Range(gt=0, le=1)] = None
     """Keep the smallest set of likeliest tokens whose probabilities sum to p. Unset: all."""
@@ -41,8 +42,6 @@ class Sampling:
 
     def check(self) -> None:
         """Raise UserError for values that have no meaning or no effect."""
-        if self.top_k == 0:  # in other programs, it means no limit
-            raise UserError("top_k must be at least 1, not 0: leave it out to keep all tokens")
         check_ranges(self)
         if self.temperature > 0:
             return

@@ -429,6 +429,11 @@ def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):
     assert out == "" and f"\nerror: {message}\n" in err
 
 
+def test_a_top_k_of_0_is_refused_with_advice():
+    with pytest.raises(UserError, match="not 0: leave it out to keep all tokens$"):
+        script.parse(["--prompt", "x", "--top-k", "0"])
+
+
 def test_more_is_for_one_text(talk):
     _, err = talk("x", ":more", argv=("--num-samples", "2"))
     assert "error: :more goes on with one text, and there are 2: leave out --num-samples\n" in err
