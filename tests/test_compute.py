@@ -114,11 +114,10 @@ from gyre.compute import keep_freed_memory
 
 def count_faults(mebibytes):
     counts = []
-    for _ in range(20):
+    for _ in range(60):
         torch.ones(mebibytes * 2**20 // 4).add(1)
         counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-    # The fewest in ten of them in a row: in others the heap may still grow.
-    return min(after - before for before, after in zip(counts, counts[10:]))
+    return counts[-1] - counts[40]  # of the last ones: among the first, the heap may still grow
 
 print(count_faults(40))
 keep_freed_memory()
