@@ -160,8 +160,9 @@ def check_start(start: Start, world: World) -> None:
     fitted = start.draft.fitted if start.draft is not None else frozenset()
     sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
-        # How training computes is chosen later. Assume what needs the least: compiled bfloat16.
-        check_fits(config, world, torch.bfloat16, compiled=True)
+        # How training computes is chosen later. Assume what needs the least: bfloat16, and compiled
+        # except on a CPU (`count_logit_bytes`).
+        check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")
 
 
 def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:
@@ -171,16 +172,26 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     """
     rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
-    # What a logit takes at the peak of a step, in the backward pass of the loss: the logarithm of
-    # its probability, the gradient of that logarithm, and that of the logit, all in float32.
-    # Compiled, these are fused, and only a logit and its gradient remain, in the dtype of products.
-    logit_bytes = 2 * dtype.itemsize if compiled else 3 * torch.float32.itemsize
+    logits = rows * config.data.seq_len * config.model.vocab_size
     # At least 4 bytes for each parameter, its gradient and one moment.
     size = 12 * config.model.matrix_parameters // shards
-    size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
+    size += logits * count_logit_bytes(world.device, dtype, compiled)
     size += 4 * config.model.max_positions * key_dim(config.model)  # of RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
+
+
+def count_logit_bytes(device: torch.device, dtype: torch.dtype, compiled: bool) -> int:
+    """Return how many bytes a logit takes at the peak of a step: the backward pass of the loss.
+
+    `dtype` is that of matrix products, and of the logits.
+    """
+    if compiled:  # the pass is one kernel, which reads a logit and writes its gradient
+        return 2 * dtype.itemsize
+    if device.type == "cpu":  # the gradient overwrites the logit (`loss_by_chunks`)
+        return dtype.itemsize
+    # The log-probability, its gradient and the gradient of the logit, in float32.
+    return 3 * torch.float32.itemsize
 
 
 def count_rows(train: TrainConfig, world: World) -> int:

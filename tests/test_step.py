@@ -21,6 +21,7 @@ from gyre import build
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
 from gyre.step import micro_batches, start_step, summed_loss, token_losses, train_step
+from model.config import ModelConfig
 from model.transformer import Transformer
 
 DROPOUT = ["--model.dropout", "0.2"]
@@ -275,12 +276,12 @@ def asked_bytes(monkeypatch):
 
 
 def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
-    """The first check counts 4 bytes, the least that a logit can take. The second knows that the
-    training is eager, and counts 12. A pass has 5 rows of 20 tokens, with 300 logits each.
+    """The first check counts 2 bytes, the least that a logit can take. The second knows that the
+    training is in float32, and counts 4. A pass has 5 rows of 20 tokens, with 300 logits each.
     """
     build_setup(workdir, "--train.micro_batch_size=5")
     first, second = asked_bytes
-    assert second - first == 8 * 5 * 20 * 300
+    assert second - first == 2 * 5 * 20 * 300
 
 
 def test_memory_is_checked_for_the_table_of_positions(workdir, asked_bytes):
@@ -299,16 +300,29 @@ def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
         build.check_fits(config, ALONE, torch.float32, compiled=False)
 
 
-@pytest.mark.parametrize("dtype, compiled, expected", [
-    (torch.float32, False, 12), (torch.bfloat16, False, 12), (torch.float32, True, 8),
-    (torch.float16, True, 4)])
-def test_a_compiled_loss_needs_less_memory(workdir, asked_bytes, dtype, compiled, expected):
+@pytest.mark.parametrize("device, dtype, compiled, expected", [
+    ("cuda", torch.float32, False, 12), ("cuda", torch.bfloat16, False, 12),
+    ("cpu", torch.float32, False, 4), ("cpu", torch.bfloat16, False, 2),
+    ("cpu", torch.float32, True, 8), ("cuda", torch.float16, True, 4)])
+def test_some_losses_need_less_memory(workdir, asked_bytes, device, dtype, compiled, expected):
     """Compare 5 rows with 6. The sixth has 20 tokens, with 300 logits each."""
+    world = replace(ALONE, device=torch.device(device))
     for rows in ("5", "6"):
         config = resolve(tiny_argv(workdir, "--train.micro_batch_size", rows), "").config
-        build.check_fits(config, ALONE, dtype, compiled)
+        build.check_fits(config, world, dtype, compiled)
     fewer, more = asked_bytes
     assert more - fewer == expected * 20 * 300
+
+
+def test_an_eager_loss_on_a_cpu_takes_the_memory_of_its_logits(workdir):
+    """The gradient of the logits is where they were, as `count_logit_bytes` counts."""
+    config = ModelConfig(dim=16, n_layers=1, n_heads=2, vocab_size=300, max_positions=20)
+    tokens = torch.zeros(2, 20, dtype=torch.int64)
+    logits = Transformer(config)(tokens)
+    places = []
+    logits.register_hook(lambda gradient: places.append(gradient.data_ptr()))
+    summed_loss(logits, tokens).backward()
+    assert places == [logits.data_ptr()]
 
 
 def test_blocks_are_computed_again_if_the_configuration_says_so(workdir):
