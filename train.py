@@ -101,14 +101,15 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         base = measure_base(start, setup)
         bar = contexts.enter_context(make_bar(setup))
         # Take the first step before making the folder of the run. So a training leaves no folder if
-        # it fails in this step, or if Ctrl-C ends it before. `take_steps` logs the result, after
-        # `open_run` has cut off the metrics that a resumed run had logged after its checkpoint.
+        # it fails in this step, or if Ctrl-C ends it before. The step is only counted and logged in
+        # `take_steps`, after `open_run` has cut off the metrics that a resumed run had logged after
+        # its checkpoint.
         first = take_first_step(setup)
         contexts.enter_context(stop)  # from here on, a signal only asks to stop after the step
         if run is None:
             run = open_run(start, setup, contexts)
         if base:
-            run.log({**progress.axes, **base})
+            run.log({**progress.axes, **base})  # at step 0: the first step is not counted yet
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.is_branch else None
         try:
@@ -183,17 +184,18 @@ def take_steps(
     # first step after a validation takes longer than those that are launched while another runs.
     # Without it, each time is exact, and one is enough.
     recent_seconds: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    was_stopping = False  # what the last result says, which is the same in all ranks
+    # Whether the last result says that a rank is stopping. All ranks read the same from it.
+    rank_is_stopping = False
     while True:
         # Steps are numbered from 0: after `taken` steps, the next one has the number `taken`.
         taken = progress.step + 1  # `pending` included
         following = None
         # Once a rank is known to be stopping, start no further step: only finish `pending`.
-        if setup.reads_late and not was_stopping and not is_due(setup, taken, first_save):
+        if setup.reads_late and not rank_is_stopping and not is_due(setup, taken, first_save):
             following = start_step(setup, taken)
         result = pending.read(since=previous_finished)
         previous_finished = result.finished
-        was_stopping = result.stopping
+        rank_is_stopping = result.stopping
         recent_seconds.append(result.seconds)
         mean_seconds = sum(recent_seconds) / len(recent_seconds)
         count_step(setup, run, result, mean_seconds, bar)
