@@ -246,7 +246,7 @@ def count_step(
         point["train/loss_scale"] = result.loss_scale
     run.log(point)
     if not can_go_on:
-        give_up("3 steps in a row were not finite, up to", setup, run)
+        give_up(f"3 steps in a row were not finite, up to step {progress.step}", setup, run)
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
     bar.update()  # draws both
 
@@ -465,15 +465,16 @@ def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
     With `can_end`, a signal that asks to stop also ends the validation. Then nothing is logged, and
     the run validates this step when it is resumed (`lacks_validation`).
     """
+    progress = setup.progress
     values = measure_validation(setup, can_end)
     if not values:
         return
     loss = values["val/loss"]
     if not math.isfinite(loss):
-        give_up("the validation loss is not finite after", setup, run)
-    run.log({**setup.progress.axes, **values})
-    if loss < setup.progress.best:
-        setup.progress.best = loss
+        give_up(f"the validation loss is not finite after step {progress.step}", setup, run)
+    run.log({**progress.axes, **values})
+    if loss < progress.best:
+        progress.best = loss
         save(setup, run, "best")
     if setup.config.train.sample_tokens:
         sample(setup, run)
@@ -527,25 +528,23 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
+    progress = setup.progress
     if not setup.parallelism.is_finite(setup.model):
-        give_up("a weight is not finite after", setup, run)
+        give_up(f"a weight is not finite after step {progress.step}", setup, run)
     files = {WEIGHTS: setup.model.state_dict()}
     training: dict[str, Any]
     if name == "best":
-        training = {"step": setup.progress.step}
+        training = {"step": progress.step}
     else:
         files[STATES] = setup.optimizers.tensors()
-        training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps}
+        training = {"progress": asdict(progress), "steps": setup.config.train.steps}
         if setup.scaler.is_enabled():
             training["scaler"] = setup.scaler.state_dict()
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 
 def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
-    """Log that the training diverged, and raise a UserError.
-
-    `problem` begins its message and ends with a preposition, because "step N" follows.
-    """
+    """Log that the training diverged, and raise a UserError that begins with `problem`."""
     run.log({**setup.progress.axes, "diverged": 1})
     advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
     if setup.progress.skipped == setup.progress.step:
@@ -553,8 +552,8 @@ def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
                   "model, such as its position encoding, for values that are not finite")
     saved = run.checkpoints.saved_step("last")
     checkpoint = f"a checkpoint of step {saved}" if saved else "no checkpoint"
-    raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: "
-                    f"{advice}. {run.path} has {checkpoint}")
+    raise UserError(f"{problem}, in {setup.config.train.dtype}: {advice}. {run.path} has "
+                    f"{checkpoint}")
 
 
 if __name__ == "__main__":

@@ -656,6 +656,6 @@ def test_a_rate_is_blamed_only_if_it_moved_a_weight(step, advice):
     run = Mock(path="runs/x")
     run.checkpoints.saved_step.return_value = 0
     with pytest.raises(UserError) as caught:
-        train.give_up("not finite, up to", setup, run)
+        train.give_up("the loss is not finite", setup, run)
     assert str(caught.value) == (
-        f"not finite, up to step {step}, in auto: {advice}. runs/x has no checkpoint")
+        f"the loss is not finite, in auto: {advice}. runs/x has no checkpoint")
