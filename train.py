@@ -419,15 +419,16 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit, and not with a full stop: inside documents, the tokenizer often merges it with the
-    line break after it. So a full stop that is a token of its own mostly ends a document, and after
-    it the model might end the text.
+    or a digit. After a full stop, the model might end the text: inside documents, the tokenizer
+    often merges a full stop with the line break after it, so one that is a token of its own mostly
+    ends a document.
     """
     for line in map(str.strip, text.splitlines()):
         if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
             words = textwrap.wrap(line, width)[0]
-            next_character = line[len(words):][:1]
-            if next_character.isalnum():  # cut inside a word, or in Chinese, which has no spaces
+            rest = line[len(words):]
+            # Is it cut inside a word, or in Chinese, which has no spaces?
+            if rest and rest[0].isalnum():
                 words = cut_at_mark(words)
             return strip_marks(words) or words
     return ""
