@@ -63,7 +63,7 @@ class PendingStep:
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
-    """How many tokens the loss is the sum of."""
+    """Number of tokens over which the loss is summed."""
     lr: float
     started: float
     finished: float | None = None
@@ -138,7 +138,7 @@ class Setup:
     """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
-    """With every `auto` resolved, but while the first steps are timed for train.minutes."""
+    """With every `auto` resolved, except while the first steps are timed for train.minutes."""
     world: World
     compute: Compute
     parallelism: Replicated
@@ -317,8 +317,8 @@ def token_losses(
 
     Dropout is off until the iterator ends or is closed, and no random number is drawn. A compiled
     model runs eagerly here, because other shapes and the lack of gradients would cost a second
-    compilation. All ranks call the model equally often, because sharded weights are gathered:
-    `windows` gives a rank that has fewer rows a batch without targets.
+    compilation. All ranks call the model equally often, because they gather sharded weights
+    together. So a rank with fewer rows gets an additional batch without targets from `windows`.
     """
     n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
     largest_share = math.ceil(n_windows / data.world_size)
