@@ -87,9 +87,10 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     check_fits(start.config, world, compute.dtype, compute.compiled)
     if start.config.train.minutes is not None:
         start, compute = choose_steps(start, world, compute)
-    # What `auto` stood for is written into the run, which keeps it on another machine too. A device
-    # and a `compile` that were given stay as given, even if this machine did otherwise: for example
-    # mps with several processes, or compile without a compiler.
+    # Write what `auto` stood for into the configuration, so that the run keeps it if it is resumed
+    # on another machine. But keep a device and a `compile` that were given, even where this machine
+    # did without: several processes on a Mac train on its CPU instead of mps, and without a
+    # compiler nothing is compiled. The next machine may have them.
     train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
@@ -228,14 +229,13 @@ def choose_compute(config: Config, world: World) -> Compute:
     if has_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
-    estimate = None
+    seconds = None
     if has_estimate:
-        estimate = estimate_seconds(config.model, tokens, rates[dtype])
-    seconds = estimate
+        seconds = estimate_seconds(config.model, tokens, rates[dtype])
     if train.minutes is not None:
-        # `estimate` and `flops` are those of train.steps, which is a placeholder until the first
-        # steps are timed. Their ratio, the FLOP/s of whole steps, is right for any number of steps.
-        step_rate = GUESSED_RATE if estimate is None else flops / estimate
+        # So far, `seconds` and `flops` are those of train.steps, which is a placeholder until the
+        # first steps are timed. Their ratio, the FLOP/s of whole steps, is right for any number.
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
         seconds = 60 * train.minutes
         flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
@@ -383,7 +383,8 @@ def time_steps(setup: Setup, enough: float) -> float:
 def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
     """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
 
-    `start` is complete, but while the first steps are timed for train.minutes. `compute` is active.
+    `start` is complete, except while the first steps are timed for train.minutes. `compute` is
+    active.
     """
     config = start.config
     assert start.data is not None, "complete comes first"
@@ -495,18 +496,21 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    With --train.steps N, the run ends at N. Without it, the train.steps of config.yaml and of the
-    command that saved the checkpoint, `steps_when_saved`, have to be equal, because the learning
-    rates depend on them. With --resume auto, a finished run is no error: one that has reached N or,
-    without it, both numbers.
+    `steps_when_saved` is the train.steps of the command that saved the checkpoint. With
+    --train.steps N, the run ends at N. Without it, `steps_when_saved` and the train.steps of
+    config.yaml have to be equal, because the learning rates depend on them.
+
+    With --resume auto, a finished run is no error. With --train.steps N, it is finished at N, and
+    without it once it has reached both numbers.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
     end = steps_now if gives_steps else steps_when_saved
-    if step >= end and not start.resumes_auto:
+    has_ended = step >= end
+    if has_ended and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if step >= max(steps_now, end):  # finished, and --resume auto
+    if has_ended and step >= steps_now:  # finished, and --resume auto
         return
     if not gives_steps and steps_when_saved != steps_now:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
