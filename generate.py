@@ -70,14 +70,13 @@ def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = parse(argv)
         trained, chat = load_trained(options)
-        options.chat_template = chat  # for `start_rows`, which gets the options with every text
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
             if options.interactive:
-                speed = converse(trained, options)
+                speed = converse(trained, chat, options)
             else:
-                ids, rows = start_rows(trained, options.prompt, options)
+                ids, rows = start_rows(trained, chat, options.prompt, options)
                 _, speed, _ = generate_texts(trained, ids, rows, options, options.seed)
         speed.print_rates()
 
@@ -303,7 +302,7 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> l
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]
 
 
-def converse(trained: Trained, options: argparse.Namespace) -> Speed:
+def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -> Speed:
     """Continue the prompts of the command line, then lines of stdin, until one of ENDS, Ctrl-D or
     Ctrl-C.
 
@@ -317,7 +316,7 @@ def converse(trained: Trained, options: argparse.Namespace) -> Speed:
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
     terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else "> " would be in the results
-    session = Session(trained, options, options.seed)
+    session = Session(trained, chat, options, options.seed)
     for prompt in options.prompt:
         session.begin(prompt)
     while True:
@@ -338,6 +337,8 @@ class Session:
     """An interactive session. The random numbers of a text are those of (seed, turn)."""
 
     trained: Trained
+    chat: Chat | None
+    """The template of prompts. None without --chat."""
     options: argparse.Namespace
     seed: int
     turn: int = 0
@@ -376,7 +377,7 @@ class Session:
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt."""
-        ids, rows = start_rows(self.trained, [prompt], self.options)
+        ids, rows = start_rows(self.trained, self.chat, [prompt], self.options)
         self.continue_text(ids[0], rows)
 
     def go_on(self) -> None:
@@ -423,13 +424,16 @@ class Session:
 
 
 def start_rows(
-    trained: Trained, prompts: list[str], options: argparse.Namespace
+    trained: Trained, chat: Chat | None, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
-    """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = encode_prompts(trained, prompts, options.chat_template)
+    """Return the ids of prompts, and a row for each sample of each of them.
+
+    With `chat`, each prompt is put into its template, and the text is the answer only.
+    """
+    ids = encode_prompts(trained, prompts, chat)
     rows = []
     for prompt in prompts:
-        shown = prompt if options.chat_template is None else ""
+        shown = prompt if chat is None else ""
         rows += [Row(shown, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
     return ids, rows
 
