@@ -459,7 +459,7 @@ def generate_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # of what `stream` yields: the tokens, and then the rest of each row
+    times = []  # when `stream` yielded each token, and at the end the rest of each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -475,10 +475,12 @@ def generate_texts(
     warning = trained.describe_excess(max(batch.lengths))
     if warning is not None:
         say(f"note: {warning}")
-    prefill_tokens = min(batch.starts) * len(ids)  # of every prompt, as many as the shortest has
+    # Prefill reads as many tokens of every prompt as the shortest has, and ends with the first one
+    # that is drawn.
+    prefilled = times[0]
     speed = Speed(
-        prefill_tokens=prefill_tokens, prefill_seconds=times[0] - started,
-        decoded_tokens=count_decoded(batch), decoding_seconds=times[-1] - times[0],
+        prefill_tokens=min(batch.prompt_lengths) * len(ids), prefill_seconds=prefilled - started,
+        decoded_tokens=count_decoded(batch), decoding_seconds=times[-1] - prefilled,
     )
     return batch.new_tokens(), speed, step
 
@@ -489,11 +491,12 @@ def count_decoded(batch: Batch) -> int:
     Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
     the rows whose prompt is that short.
     """
-    shortest = min(batch.starts)
+    shortest = min(batch.prompt_lengths)
     drawn_by_prefill = 0
-    for start, length in zip(batch.starts, batch.lengths, strict=True):
-        ended_at_once = length == start  # by its first token, which `n_accepted` does not count
-        if start == shortest and not ended_at_once:
+    for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):
+        # By its first token, which `n_accepted` does not count.
+        ended_at_once = length == prompt_length
+        if prompt_length == shortest and not ended_at_once:
             drawn_by_prefill += 1
     return batch.n_accepted - drawn_by_prefill
 

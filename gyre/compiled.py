@@ -60,7 +60,7 @@ def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
     if can_graph(batch.model, batch.device):
         return graph_batch(batch, previous, compiled=True)
     with evaluating(batch.model):
-        return compile_step(batch.model, batch.cache, prompt=min(batch.starts),
+        return compile_step(batch.model, batch.cache, prompt=min(batch.prompt_lengths),
                             samples=batch.num_samples)
 
 

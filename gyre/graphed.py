@@ -43,7 +43,7 @@ def graph_batch(batch: Batch, previous: Step | None = None, *, compiled: bool = 
         batch.cache = step.cache
     else:
         step = GraphedStep(batch.model, batch.cache, compiled=compiled)
-    step.prepare(min(batch.starts), batch.tokens.shape[1])
+    step.prepare(min(batch.prompt_lengths), batch.tokens.shape[1])
     return step
 
 

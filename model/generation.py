@@ -108,36 +108,37 @@ class Batch:
         check_range("num_samples", num_samples, Range(ge=1))
         sampling.check()
         total = count_positions(model, prompts, max_new_tokens)
-        self.starts: list[int] = []
+        self.prompt_lengths: list[int] = []
         """Tokens of the prompt of each row."""
         for prompt in prompts:
-            self.starts += [len(prompt)] * num_samples
-        self.lengths = list(self.starts)
+            self.prompt_lengths += [len(prompt)] * num_samples
+        n_rows = len(self.prompt_lengths)
+        self.lengths = list(self.prompt_lengths)
         """Tokens of each row so far, those of its prompt included."""
-        self.drawn_lengths = list(self.starts)
+        self.drawn_lengths = list(self.prompt_lengths)
         """The same, but with the tokens that were drawn on the device and not read yet."""
-        self.live = set(range(len(self.starts)))
+        self.live = set(range(n_rows))
         """The rows that have not ended."""
         self.n_accepted = 0
         """New tokens of all rows so far."""
-        self.cache = new_cache(model, len(self.starts), total)
+        self.cache = new_cache(model, n_rows, total)
         self.sampling_device = choose_sampling_device(self.device)
         """Where tokens are drawn and kept."""
         self.steps_ahead = 1 if self.sampling_device.type == "cuda" else 0
         """How many steps are started before the tokens of an earlier one are read. One keeps a GPU
         busy. The texts do not depend on it: what a row draws after its end is dropped."""
-        tokens = torch.zeros(len(self.starts), total, dtype=torch.long)
-        seen = torch.zeros(len(self.starts), model.config.vocab_size, dtype=torch.bool)
-        for row, start in enumerate(self.starts):
+        tokens = torch.zeros(n_rows, total, dtype=torch.long)
+        seen = torch.zeros(n_rows, model.config.vocab_size, dtype=torch.bool)
+        for row, start in enumerate(self.prompt_lengths):
             tokens[row, :start] = torch.tensor(prompts[row // num_samples])
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        self.indexed_rows = list(range(len(self.starts)))
+        self.indexed_rows = list(range(n_rows))
         """The rows that `due_index` holds: those that drew last, and at first all."""
         # The same, on the device. It is copied there again only if other rows are due.
         self.due_index = torch.tensor(self.indexed_rows, device=self.sampling_device)
-        self.uniforms = torch.zeros(UNIFORMS_AHEAD, len(self.starts), dtype=torch.float64,
+        self.uniforms = torch.zeros(UNIFORMS_AHEAD, n_rows, dtype=torch.float64,
                                     device=self.sampling_device)
         """Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `first_position + i`."""
         self.first_position = -UNIFORMS_AHEAD  # before all positions: there are no numbers yet
@@ -156,7 +157,7 @@ class Batch:
         to the length of the shortest of these.
         """
         # `lengths` does not tell: an iterator that was closed may have drawn more than it yielded.
-        if self.drawn_lengths != self.starts:
+        if self.drawn_lengths != self.prompt_lengths:
             raise ValueError("these rows were drawn before: make another Batch")
         inference = torch.inference_mode()
         unread: deque[Drawn] = deque()
@@ -175,7 +176,7 @@ class Batch:
         """Return the rows that draw next: of those that lack tokens, the ones with the fewest."""
         unfinished = []
         for row in sorted(self.live):
-            if self.drawn_lengths[row] < self.starts[row] + self.max_new_tokens:
+            if self.drawn_lengths[row] < self.prompt_lengths[row] + self.max_new_tokens:
                 unfinished.append(row)
         fewest = min((self.drawn_lengths[row] for row in unfinished), default=0)
         # The others still read their prompts.
@@ -202,7 +203,7 @@ class Batch:
                 continue
             self.lengths[row] += 1
             self.n_accepted += 1
-            if self.lengths[row] == self.starts[row] + self.max_new_tokens:
+            if self.lengths[row] == self.prompt_lengths[row] + self.max_new_tokens:
                 self.end(row)
             yield row, token
 
@@ -212,7 +213,7 @@ class Batch:
 
     def new_tokens(self) -> list[list[int]]:
         """Return the tokens that were drawn so far for each row."""
-        spans = zip(self.tokens.cpu(), self.starts, self.lengths, strict=True)
+        spans = zip(self.tokens.cpu(), self.prompt_lengths, self.lengths, strict=True)
         return [tokens[start:length].tolist() for tokens, start, length in spans]
 
     def compute_logits(self, step: Step, position: int) -> Tensor:
@@ -242,7 +243,7 @@ class Batch:
             self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
         rows = self.due_index
         uniforms = self.uniforms_at(position)
-        all_due = len(due) == len(self.starts)
+        all_due = len(due) == len(self.prompt_lengths)
         if all_due:  # without a copy
             drawn = sample(logits, self.sampling, uniforms, self.seen)
         else:
@@ -270,9 +271,9 @@ class Batch:
 
     def compute_uniforms(self, position: int) -> list[float]:
         """Return the random number for each row's token at `position`, or 0 if it draws none."""
-        uniforms = [0.0] * len(self.starts)
+        uniforms = [0.0] * len(self.prompt_lengths)
         for row in self.live:
-            index = position - self.starts[row]
+            index = position - self.prompt_lengths[row]
             if 0 <= index < self.max_new_tokens:
                 uniforms[row] = uniform(self.seed, row % self.num_samples, index)
         return uniforms

@@ -243,7 +243,7 @@ def penalised_texts(steps_ahead: int, eos_ids: tuple[int, ...]) -> list[list[int
                   eos_ids=eos_ids)
     batch.steps_ahead = steps_ahead
     for row, _ in batch.draw():
-        if row == 3 and batch.lengths[row] == batch.starts[row] + 5:
+        if row == 3 and batch.lengths[row] == batch.prompt_lengths[row] + 5:
             batch.end(row)
     return batch.new_tokens()
 
