@@ -75,8 +75,8 @@ class RecordJob(Job, frozen=True, kw_only=True):
 
     arm: str
     windows: int
-    """The largest number of windows on which a run is measured, of 8T tokens each. T is
-    data.seq_len; see gyre/measure.py."""
+    """The most windows on which a run is measured. Each has 8T tokens, where T is data.seq_len
+    (gyre/measure.py)."""
     device: str
 
 
@@ -205,7 +205,7 @@ def make_start(training: Training) -> Start:
     if training.trunk is not None:
         return branch(RunDir.open(training.trunk), argv, training.options, training.at)
     draft = make_draft(training.options)
-    # The stem would name a run without a name, and the options have one.
+    # No stem is needed: it is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
 
 
