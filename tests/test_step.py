@@ -284,13 +284,15 @@ def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
     assert second - first == 2 * 5 * 20 * 300
 
 
-def test_memory_is_checked_for_the_table_of_positions(workdir, asked_bytes):
-    """A position has a float32 for each of the 8 channels of a key."""
+@pytest.mark.parametrize("position, channels", [("rope", 8), ("pope", 16), ("alibi", 0)])
+def test_memory_is_checked_for_a_table_of_rotations(workdir, asked_bytes, position, channels):
+    """A position has a float32 for each of the 8 channels of a head; with PoPE, a key has 16."""
     for length in ("100", "1100"):
-        config = resolve(tiny_argv(workdir, "--model.max_positions", length), "").config
+        config = resolve(tiny_argv(workdir, "--model.max_positions", length,
+                                   "--model.position", position), "").config
         build.check_fits(config, ALONE, torch.float32, compiled=False)
     shorter, longer = asked_bytes
-    assert longer - shorter == 1000 * 4 * 8
+    assert longer - shorter == 1000 * 4 * channels
 
 
 def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
