@@ -5,7 +5,7 @@
     python generate.py --prompt "import" --prompt "from" --num-samples 3
     python generate.py --interactive --prompt "class Stack:"
 
-The text goes to stdout, everything else to stderr.
+Texts go to stdout, several of them under a heading each. Everything else goes to stderr.
 """
 
 import argparse
