@@ -121,6 +121,8 @@ def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
 
     Packages have forms of their own, and training needs the gradient of each weight.
     """
+    if converts_inputs(x) and all(map(packed_forms.can_join, layers)):
+        return training_forms.call_each_on_one_copy
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     if torch.is_autocast_enabled(x.device.type):
@@ -155,6 +157,19 @@ def takes_other_derivatives() -> bool:
     if torch.autograd.forward_ad._current_level >= 0:
         return True
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def converts_inputs(x: Tensor) -> bool:
+    """Return whether x gets a gradient by an eager backward pass, and autocast converts it for
+    every product that reads it. A leaf is converted once."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return False
+    if x.is_leaf or not x.requires_grad:
+        return False
+    device = x.device.type
+    if not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
+        return False
+    return torch.get_autocast_dtype(device) != torch.float32 and not takes_other_derivatives()
 
 
 def trains_eagerly(x: Tensor) -> bool:

@@ -9,12 +9,12 @@ C width, V vocabulary.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, library
+from torch import Tensor, library, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 P = ParamSpec("P")
@@ -216,6 +216,38 @@ def rms_norm_of_few_tensors(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return _RmsNormOfFewTensors.apply(x, x, weight, eps)
 
 
+# --- layers with the same input ---
+
+
+class _CopyOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dtype: torch.dtype, n_readers: int) -> tuple[Tensor, ...]:
+        ctx.dtype = x.dtype
+        copy = x.to(dtype)
+        return tuple(copy.detach() for _ in range(n_readers))  # all share its memory
+
+    @staticmethod
+    def backward(  # pyrefly: ignore[bad-override]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor, None, None]:
+        # PyTorch runs the backward pass of the last layer first, and adds in this order.
+        *earlier, last = gradients
+        for_x = last.to(ctx.dtype)
+        for gradient in reversed(earlier):
+            for_x += gradient
+        return for_x, None, None
+
+
+def call_each_on_one_copy(x: Tensor, layers: Sequence[nn.Module]) -> list[Tensor]:
+    """`call_each` under autocast, which converts x once.
+
+    Otherwise autocast converts x for each layer, and all of these copies are kept for the gradients
+    of the weights. The values and the gradients are bitwise the same.
+    """
+    copies = _CopyOnce.apply(x, torch.get_autocast_dtype(x.device.type), len(layers))
+    return [layer(copy) for layer, copy in zip(layers, copies, strict=True)]
+
+
 # --- SwiGLU, and the product after it ---
 
 
@@ -290,7 +322,7 @@ def linear_of_few_tensors(
 
 # --- the loss ---
 
-LOSS_CHUNK = 2**20  # logits, 4 MiB in float32, which the caches hold
+LOSS_CHUNK = 2**19  # logits, 2 MiB in float32, which the caches hold
 
 
 class _LossByChunks(torch.autograd.Function):

@@ -11,7 +11,7 @@ from builders import randn, random_model
 from gyre.step import summed_loss
 from model import decoding_forms, kernels, packed_forms, shared_forms, training_forms
 from model.rope import apply_rotary_emb, precompute_freqs_cis
-from model.transformer import attend, gate, linear, rms_norm
+from model.transformer import Linear, attend, call_each, gate, linear, rms_norm
 
 # --- each form equals the plain one ---------------------------------------------------------------
 
@@ -251,6 +251,72 @@ def test_a_product_with_a_gate_is_that_product_bitwise(onednn):
     with kernels.products_by_onednn(onednn):
         assert_bitwise_plain(lambda x, y, weight: linear(gate(x, y), weight), multiply_plainly,
                              randn(3, 7, 48), randn(3, 7, 48, seed=1), randn(31, 48, seed=2))
+
+
+def call_each_in_bfloat16(form):
+    """A function of x that adds up squares of what three layers compute from it, under autocast.
+
+    The gradients from the first and the third cancel each other. The second is far smaller, so the
+    order in which the three are added decides how it is rounded. x is multiplied by 1 first,
+    because autocast itself converts a leaf only once.
+    """
+    weight = randn(31, 48)
+    layers = [make_layer(weight), make_layer(randn(7, 48, seed=1) / 300), make_layer(weight)]
+
+    def add_up(leaf):
+        x = leaf * 1
+        with torch.autocast("cpu", torch.bfloat16):
+            first, second, third = form(x, layers)
+            return first.square().sum() + second.square().sum() - third.square().sum()
+
+    return add_up
+
+
+def make_layer(weight):
+    """The model's layer of a matrix (O, I)."""
+    layer = Linear(weight.shape[1], weight.shape[0], bias=False)
+    layer.weight = torch.nn.Parameter(weight.clone())
+    return layer
+
+
+def test_layers_called_on_one_copy_are_these_layers_bitwise():
+    assert_bitwise_plain(call_each_in_bfloat16(training_forms.call_each_on_one_copy),
+                         call_each_in_bfloat16(call_each.__wrapped__), randn(3, 5, 48, seed=3))
+
+
+def test_weights_of_layers_called_on_one_copy_have_the_same_gradients():
+    found = [make_layer(randn(31, 48)), make_layer(randn(7, 48, seed=1))]
+    expected = [make_layer(randn(31, 48)), make_layer(randn(7, 48, seed=1))]
+    x = randn(3, 5, 48, seed=3).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        for out in training_forms.call_each_on_one_copy(x, found):
+            out.sum().backward(retain_graph=True)
+        for out in call_each.__wrapped__(x, expected):
+            out.sum().backward()
+    for layer, plain_layer in zip(found, expected, strict=True):
+        assert torch.equal(layer.weight.grad, plain_layer.weight.grad)
+
+
+def test_layers_called_on_one_copy_have_second_derivatives():
+    def second_derivative(form):
+        x = randn(3, 48, seed=3).requires_grad_()
+        loss = call_each_in_bfloat16(form)(x)
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), x)[0]
+
+    assert torch.equal(second_derivative(training_forms.call_each_on_one_copy),
+                       second_derivative(call_each.__wrapped__))
+
+
+def test_layers_called_on_one_copy_keep_one_input():
+    layers = [make_layer(randn(31, 48)), make_layer(randn(7, 48, seed=1))]
+    x = randn(3, 5, 48, seed=3).requires_grad_()
+    kept = set()
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: kept.add((tensor.data_ptr(), tensor.numel())), lambda packed: packed
+    ), torch.autocast("cpu", torch.bfloat16):
+        training_forms.call_each_on_one_copy(x, layers)
+    assert sorted(size for _, size in kept) == [7 * 48, 3 * 5 * 48, 31 * 48]
 
 
 def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
@@ -697,8 +763,41 @@ def test_eager_training_keeps_few_tensors_of_a_gate():
         assert kernels.choose_gate(x, x) is None
 
 
+def choose_for_layers(x, *layers):
+    """The form of `call_each`, under autocast to bfloat16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return kernels.choose_each(x, layers)
+
+
+def test_eager_training_under_autocast_calls_layers_on_one_copy():
+    x = randn(3, 48).requires_grad_() * 1
+    layer = make_layer(randn(31, 48))
+    assert choose_for_layers(x, layer, layer) is training_forms.call_each_on_one_copy
+    with torch.no_grad():
+        assert choose_for_layers(x, layer, layer) is None
+
+
+def test_an_input_that_autocast_leaves_or_keeps_is_not_copied():
+    """It keeps what it has converted a leaf to."""
+    leaf = randn(3, 48).requires_grad_()
+    x = leaf * 1
+    layer = make_layer(randn(31, 48))
+    assert kernels.choose_each(x, [layer, layer]) is None
+    assert choose_for_layers(x.bfloat16(), layer, layer) is None
+    assert choose_for_layers(leaf, layer, layer) is None
+
+
+def test_a_layer_with_an_input_of_its_own_gets_no_copy():
+    """Its hook computes in the dtype of x."""
+    other = make_layer(randn(31, 48))
+    other.has_own_input = True
+    x = randn(3, 48).requires_grad_() * 1
+    assert choose_for_layers(x, make_layer(randn(31, 48)), other) is None
+
+
 def test_compiled_training_leaves_what_is_kept_to_the_compiler(compiling):
-    x = randn(3, 48).requires_grad_()
+    x = randn(3, 48).requires_grad_() * 1
+    assert choose_for_layers(x, make_layer(randn(31, 48))) is None
     assert kernels.choose_norm(x, randn(48), 1e-5) is None
     assert kernels.choose_gate(x, x) is None
     assert kernels.choose_loss(x * 1, x) is None
