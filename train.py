@@ -100,10 +100,10 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             save(setup, run, "last")
         base = measure_base(start, setup)
         bar = contexts.enter_context(make_bar(setup))
-        # Take the first step before making the folder of the run. So a training leaves no folder if
-        # it fails in this step, or if Ctrl-C ends it before. The step is only counted and logged in
-        # `take_steps`, after `open_run` has cut off the metrics that a resumed run had logged after
-        # its checkpoint.
+        # Take the first step before making the folder of the run. If the step fails, or if Ctrl-C
+        # comes before it is finished, the training leaves no folder. The step is only counted and
+        # logged in `take_steps`, after `open_run` has cut off the metrics that a resumed run had
+        # logged after its checkpoint.
         first = take_first_step(setup)
         contexts.enter_context(stop)  # from here on, a signal only asks to stop after the step
         if run is None:
@@ -149,9 +149,9 @@ def take_first_step(setup: Setup) -> PendingStep:
 
 
 def lacks_validation(start: Start, setup: Setup) -> bool:
-    """Return whether the step that a run is resumed after still has to be validated.
+    """Return whether the checkpoint that a run is resumed from still has to be validated.
 
-    A signal can end a validation early. Then the checkpoint is saved, but nothing was logged.
+    A signal can end a validation early. Then the checkpoint is saved, but nothing is logged.
     """
     step = setup.progress.step
     if not start.resumed or step == 0 or not is_validated(setup, step):
@@ -419,9 +419,9 @@ def first_words(text: str, width: int) -> str:
     """Return the first words of the first line that has any, at most `width` characters.
 
     Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit. After a full stop, the model might end the text: inside documents, the tokenizer
-    often merges a full stop with the line break after it, so one that is a token of its own mostly
-    ends a document.
+    or a digit, because after a full stop the model might end the text. Inside documents, the
+    tokenizer often merges a full stop with the line break after it. So a full stop that is a token
+    of its own is mostly the end of a document.
     """
     for line in map(str.strip, text.splitlines()):
         if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
