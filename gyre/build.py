@@ -231,12 +231,13 @@ def choose_compute(config: Config, world: World) -> Compute:
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
     seconds = None
+    step_rate = GUESSED_RATE  # FLOP/s of whole steps
     if has_estimate:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
+        step_rate = flops / seconds
     if train.minutes is not None:
-        # So far, `seconds` and `flops` are those of train.steps, which is a placeholder until the
-        # first steps are timed. Their ratio, the FLOP/s of whole steps, is right for any number.
-        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        # Until the first steps are timed, train.steps is a placeholder. So are its `seconds` and
+        # `flops`, but not `step_rate`, which is the same for any number of steps.
         seconds = 60 * train.minutes
         flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
