@@ -499,20 +499,20 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
     `steps_when_saved` is the train.steps of the command that saved the checkpoint. With
-    --train.steps N, the run ends at N. Without it, `steps_when_saved` and the train.steps of
-    config.yaml have to be equal, because the learning rates depend on them.
+    --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. The
+    train.steps of config.yaml then has to be the same number, because the learning rates depend on
+    it.
 
-    With --resume auto, a finished run is no error. With --train.steps N, it is finished at N, and
-    without it once it has reached both numbers.
+    With --resume auto, a finished run is no error. Without --train.steps, a run is finished once it
+    has reached both numbers.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
     end = steps_now if gives_steps else steps_when_saved
-    has_ended = step >= end
-    if has_ended and not start.resumes_auto:
+    if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if has_ended and step >= steps_now:  # finished, and --resume auto
+    if step >= max(end, steps_now):  # finished, which --resume auto allows
         return
     if not gives_steps and steps_when_saved != steps_now:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
