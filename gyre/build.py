@@ -61,7 +61,8 @@ MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02
 # A tokenizer does not fit a text that takes this many times more tokens per byte than its own text.
 UNFIT_TOKENIZER = 2.0
-# The estimate names the time for validation if it is more than this share of that of the steps.
+# The estimate also names the time for validation if that is more than this fraction of the time for
+# the steps.
 LONG_VALIDATION = 0.3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # FLOP/s of a slow GPU, which train.minutes assumes before the first steps are timed. They only
@@ -300,8 +301,8 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
 def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, Compute]:
     """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
 
-    Takes the first steps, times them, and throws their results away. If so many steps repay it,
-    they are compiled and timed again. A run that is given what was chosen (the numbers, the
+    Takes the first steps, times them, and throws their results away. If compiling pays for so many
+    steps, compiles them and times them again. A run that is given what was chosen (the numbers, the
     dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
     warm-up, need more steps.
     """
