@@ -88,8 +88,8 @@ class PendingStep:
         assert self.finished is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # `start_step` skips the step if any of the four numbers is not finite. That is the same,
-        # because `stop` and `loss_scale` always are.
+        # `start_step` skips the step if any of the four numbers is not finite. These two are enough
+        # here: `stop` and `loss_scale` are always finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         seconds = self.finished - max(self.started, since)
         return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
