@@ -228,13 +228,13 @@ def name_weights(run: RunDir, checkpoint: str) -> str:
     """Return in words which weights of a run are read. Without a `best`, they are its last."""
     if "imported" in run.manifest:
         return "imported weights"
+    if checkpoint == "last" or not run.checkpoints.has_best:
+        return "last weights"
     best_step = run.checkpoints.saved_step("best")
     last_step = run.checkpoints.saved_step("last")
-    if checkpoint == "best" and 0 < best_step < last_step:
+    if 0 < best_step < last_step:
         return f"best weights, of step {best_step} of {last_step}"
-    if checkpoint == "best" and not run.checkpoints.has_best:
-        return "last weights"
-    return f"{checkpoint} weights"
+    return "best weights"
 
 
 def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
