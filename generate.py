@@ -459,7 +459,7 @@ def generate_texts(
     step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
-    times = []  # when `stream` yielded each token, and at the end the rest of each row
+    times = []  # when each new token came, and then when the rest of each row did
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
         for _, text in stream(batch, rows, step):
@@ -475,12 +475,13 @@ def generate_texts(
     warning = trained.describe_excess(max(batch.lengths))
     if warning is not None:
         say(f"note: {warning}")
-    # Prefill reads as many tokens of every prompt as the shortest has, and ends with the first one
-    # that is drawn.
+    # Prefill reads as many tokens of every prompt as the shortest has. Decoding begins when the
+    # first new token has come.
     prefilled = times[0]
+    finished = times[-1]
     speed = Speed(
         prefill_tokens=min(batch.prompt_lengths) * len(ids), prefill_seconds=prefilled - started,
-        decoded_tokens=count_decoded(batch), decoding_seconds=times[-1] - prefilled,
+        decoded_tokens=count_decoded(batch), decoding_seconds=finished - prefilled,
     )
     return batch.new_tokens(), speed, step
 
@@ -494,7 +495,7 @@ def count_decoded(batch: Batch) -> int:
     shortest = min(batch.prompt_lengths)
     drawn_by_prefill = 0
     for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):
-        # By its first token, which `n_accepted` does not count.
+        # Whether its first new token has ended the row. `n_accepted` does not count this token.
         ended_at_once = length == prompt_length
         if prompt_length == shortest and not ended_at_once:
             drawn_by_prefill += 1
