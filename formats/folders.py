@@ -29,6 +29,7 @@ from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir, is_gguf
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
+from model.encodings import table_positions
 
 
 def import_model(source: Path, target: Path) -> None:
@@ -121,9 +122,10 @@ def read_gguf(file: Path, folder: Path) -> tuple[ModelConfig, dict[str, Stored]]
 
 def check_positions(model: ModelConfig, file: Path) -> None:
     """Raise UserError if no memory holds the positions that `file` says the model has."""
-    size = 4 * model.max_positions * model.head_dim
-    check_memory(torch.device("cpu"), size, f"the table of {model.max_positions} positions in "
-                 f"{file}", "write a smaller length into it")
+    positions = table_positions(model)
+    size = 4 * positions * model.head_dim
+    check_memory(torch.device("cpu"), size, f"the table of {positions} positions in {file}",
+                 "write a smaller length into it")
 
 
 def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:

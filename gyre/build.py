@@ -44,7 +44,7 @@ from gyre.signals import StopSignal
 from gyre.start import Start
 from gyre.step import Progress, Setup, add_gradient, start_step, summed_loss, train_step
 from model import kernels
-from model.encodings import POSITIONS, key_dim, overrides
+from model.encodings import POSITIONS, key_dim, overrides, table_positions
 from model.transformer import Transformer
 
 # Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
@@ -179,7 +179,7 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     size = 12 * config.model.matrix_parameters // shards
     size += logits * count_logit_bytes(world.device, dtype, compiled)
     if overrides(POSITIONS[config.model.position], "freqs_cis"):  # it has a table of rotations
-        size += 4 * config.model.max_positions * key_dim(config.model)
+        size += 4 * table_positions(config.model) * key_dim(config.model)
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import shutil
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -36,6 +37,7 @@ from transformers.utils.logging import warning_once
 from data.tokenizer import open_tokenizer
 from files import read_json
 from formats import hf
+from formats.folders import check_positions
 from gyre.load import load as load_trained
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -349,6 +351,12 @@ def test_positions_that_no_memory_holds_are_refused(tmp_path, capsys, monkeypatc
     monkeypatch.setattr("os.sysconf", lambda name: 10)  # 10 pages of 10 bytes
     assert_refused(
         capsys, "run", folder, tmp_path / "ours", str(folder / "config.json"), "positions in")
+
+
+def test_dynamic_scaling_needs_memory_for_the_trained_positions_only(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 100)  # 100 pages of 100 bytes
+    scaling = RopeScaling("dynamic", 100.0, 16)
+    check_positions(untied(rope_scaling=scaling, max_positions=1600), Path("config.json"))
 
 
 INDEX = "model.safetensors.index.json"

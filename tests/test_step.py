@@ -295,6 +295,23 @@ def test_memory_is_checked_for_a_table_of_rotations(workdir, asked_bytes, positi
     assert longer - shorter == 1000 * 4 * channels
 
 
+@pytest.mark.parametrize("length, positions", [("100", 100), ("1100", 500)])
+def test_memory_is_checked_for_the_table_of_dynamic_scaling(
+    workdir, asked_bytes, length, positions
+):
+    """Its table ends with the trained length, here 500 positions of 8 channels."""
+    scaling = ["--model.rope_scaling.type=dynamic", "--model.rope_scaling.factor=2",
+               "--model.rope_scaling.original_positions=500"]
+    for position in (["--model.position=rope", *scaling], ["--model.position=none"]):
+        config = resolve(tiny_argv(workdir, "--model.max_positions", length, *position), "").config
+        build.check_fits(config, ALONE, torch.float32, compiled=False)
+    with_table, without_table = asked_bytes
+    assert with_table - without_table == positions * 4 * 8
+    model = Transformer(resolve(tiny_argv(
+        workdir, "--model.max_positions", length, *scaling), "").config.model)
+    assert len(model.position.table) == positions
+
+
 def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
     config = resolve(tiny_argv(workdir, "--train.batch_size=1000000000000"), "").config
     words = r": choose a smaller model, data\.seq_len or train\.micro_batch_size$"
