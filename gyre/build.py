@@ -304,7 +304,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
     Takes the first steps, times them, and throws their results away. If compiling pays for so many
     steps, compiles them and times them again. A run that is given what was chosen (the numbers, the
     dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
-    warm-up, need more steps.
+    warm-up, need more steps, or if no memory holds the compiled ones.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -320,6 +320,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
         compiled, reason = choose_compile(start.config, world, compute.dtype, flops)
         if compiled:
             compute = replace(compute, compiled=True, compile_reason=reason)
+            check_fits(start.config, world, compute.dtype, compiled=True)
             step_seconds = time_first_steps(start, world, compute)
     steps = max(1, round(60 * minutes / step_seconds))
     val_tokens = start.data.manifest["val"]["tokens"]

@@ -476,6 +476,19 @@ def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_le
     assert len(calls) == checked
 
 
+@pytest.mark.parametrize("paying_steps, checked", [
+    (0, [False, True]), (60, [False, False, True]), (61, [False, False])])
+def test_memory_is_checked_for_steps_as_they_are_computed(
+    fill_half_a_minute, monkeypatch, paying_steps, checked
+):
+    """First before the text is prepared, as if nothing was compiled. Compiled steps need more."""
+    calls = []
+    monkeypatch.setattr(gyre.build, "check_fits",
+                        lambda config, world, dtype, compiled: calls.append(compiled))
+    fill_half_a_minute(paying_steps)
+    assert calls == checked
+
+
 @pytest.mark.parametrize("options", [
     ["--optim.lr=0"], ["--optim.optimizer=muon", "--optim.lr=0"],
     ["--optim.optimizer=muon", "--optim.lr=0", "--optim.muon_lr=0"]])
