@@ -95,9 +95,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         run = None  # opened after the first step, unless a validation is still missing
         if lacks_validation(start, setup):
             run = open_run(start, setup, contexts)
-            validate_and_sample(setup, run, can_end=False)
-            # `last` also stores `progress.best`, which this validation may have lowered.
-            save(setup, run, "last")
+            repeat_validation(setup, run)
         base = measure_base(start, setup)
         bar = contexts.enter_context(make_bar(setup))
         # Take the first step before making the folder of the run. If the step fails, or if Ctrl-C
@@ -466,19 +464,43 @@ def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
     With `can_end`, a signal that asks to stop also ends the validation. Then nothing is logged, and
     the run validates this step when it is resumed (`lacks_validation`).
     """
-    progress = setup.progress
     values = measure_validation(setup, can_end)
     if not values:
         return
-    loss = values["val/loss"]
-    if not math.isfinite(loss):
-        give_up(f"the validation loss is not finite after step {progress.step}", setup, run)
-    run.log({**progress.axes, **values})
-    if loss < progress.best:
-        progress.best = loss
-        save(setup, run, "best")
+    check_validation(setup, run, values["val/loss"])
+    run.log({**setup.progress.axes, **values})
+    save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:
         sample(setup, run)
+
+
+def repeat_validation(setup: Setup, run: RunDir) -> None:
+    """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
+
+    Also saves `last` again, because it has `progress.best`, which this validation may lower. Both
+    checkpoints are saved before anything is logged. So if the training ends before they are, the
+    validation is still missing, and is repeated once more.
+    """
+    values = measure_validation(setup)
+    check_validation(setup, run, values["val/loss"])
+    save_if_best(setup, run, values["val/loss"])
+    save(setup, run, "last")
+    run.log({**setup.progress.axes, **values})
+    if setup.config.train.sample_tokens:
+        sample(setup, run)
+
+
+def check_validation(setup: Setup, run: RunDir, loss: float) -> None:
+    """Give the training up if its validation loss is not finite."""
+    if not math.isfinite(loss):
+        give_up(f"the validation loss is not finite after step {setup.progress.step}", setup, run)
+
+
+def save_if_best(setup: Setup, run: RunDir, loss: float) -> None:
+    """Save the weights as `best` if their validation loss is the lowest of the run."""
+    if loss < setup.progress.best:
+        setup.progress.best = loss
+        save(setup, run, "best")
 
 
 def measure_validation(setup: Setup, can_end: bool = False) -> dict[str, float]:

@@ -127,6 +127,20 @@ def test_a_validation_that_is_done_again_is_done_to_its_end(workdir, straight):
     assert_equal_runs(straight, path)
 
 
+@pytest.mark.parametrize("name", ["save", "sample"])
+def test_a_validation_that_is_done_again_may_be_killed(workdir, monkeypatch, name):
+    """Its step stays the best one. The validation is done a third time if it was not logged."""
+    path = workdir / "runs" / f"killed-again-before-{name}"
+    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    losses = {3: 5.0, 6: 9.0, 7: 7.0}
+    monkeypatch.setattr(train, "measure_validation",
+                        lambda setup, *_: {"val/loss": losses[setup.progress.step]})
+    kill_before(name, after_step(3), "--resume", path)
+    assert exit_code(train.main, "--resume", path) == 0
+    assert read_metric(path, "val/loss") == losses
+    assert RunDir.open(path).checkpoints.saved_step("best") == 3
+
+
 def test_the_last_validation_is_done_to_its_end(workdir, straight):
     path = workdir / "runs" / "stopped-at-the-end"
     argv = tiny_argv(workdir, *EXACT, "--name", path.name)
