@@ -17,7 +17,7 @@ import shlex
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -30,6 +30,7 @@ from files import first_line
 
 PIECE = 1 << 20  # bytes of a text file that are read at a time
 ROWS = 100  # rows of a Parquet file in memory at a time
+ROWS_MEASURED = 10_000  # rows of a CSV that are read to advise a column
 HEAD = 4096  # bytes at the start of a file that tell what it is
 JSON_START = 4 << 20  # bytes of a .json file that are read to tell what is in it
 NEARBY = 20  # characters on each side of a bad byte that are shown
@@ -972,15 +973,22 @@ def advise_quotes(delimiter: str, with_names: bool) -> str:
     return advice
 
 
-def measure_fields(names: list[str], rows: Iterable[list[str]]) -> ColumnSizes:
-    """Return the sizes of the columns of a CSV, up to the first row that is damaged."""
+def measure_fields(
+    names: list[str], rows: Iterable[list[str]]
+) -> tuple[ColumnSizes, NotUTF8 | None]:
+    """Return the sizes of the columns of a CSV, up to the first row that is damaged, and the error
+    if that row is not UTF-8."""
     sizes = ColumnSizes()
-    with suppress(csv.Error, UserError):
+    try:
         for fields in rows:
             sizes.rows += 1
             for name, text in zip(names, fields, strict=False):
                 sizes.add(name, [text])
-    return sizes
+    except NotUTF8 as error:
+        return sizes, error
+    except csv.Error:
+        pass
+    return sizes, None
 
 
 def check_names(
@@ -988,16 +996,20 @@ def check_names(
 ) -> None:
     """Raise UserError unless each of the columns is one of the names in this line of a CSV, once.
 
-    If one is missing, reads the first of the rows below, to name the column with most text.
+    If one is missing, reads the first of the rows below, to name the column with most text. If
+    these are not UTF-8, the error says so too.
     """
     if not any(names):
         raise NoText(f"line {line} names no column: remove the lines above the one that names "
                      f"{column!r}")
     for each in split_column(column, names):
         if each not in names:
-            sizes = measure_fields(names, islice(rows, ROWS))
+            sizes, bad_byte = measure_fields(names, islice(rows, ROWS_MEASURED))
             columns = dict.fromkeys(names, "str")
-            raise no_text(each, column, columns, delimiter, sizes=sizes)
+            missing = no_text(each, column, columns, delimiter, sizes=sizes)
+            if bad_byte is not None:
+                raise NotUTF8(f"{bad_byte}. Besides, {missing}")
+            raise missing
         if names.count(each) > 1:
             raise UserError(f"its first line names {names.count(each)} columns {each!r}: give each "
                             "another name")

@@ -135,6 +135,17 @@ def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
         read(write(tmp_path / name, content))
 
 
+@pytest.mark.parametrize("n_before", [0, 5000])
+def test_a_csv_of_another_encoding_says_so_and_names_its_columns(tmp_path, n_before):
+    """At once, where a user would else mend one and then meet the other."""
+    rows = "1;It is fine\n" * n_before + "2;Es ist sch\u00f6n\n"
+    path = write(tmp_path / "a.csv", f"id;review\n{rows}".encode("cp1252"))
+    words = (r"the byte 0xf6 in line \d+ is not UTF-8; in cp1252, .* WINDOWS-1252 .*\. Besides, it "
+             "has no text in a column 'text', only 'id', 'review': choose ")
+    with pytest.raises(UserError, match=words):
+        read(path)
+
+
 @pytest.mark.parametrize("column, header, suggestion", [
     ("review text", "id,Review Text", "'Review Text'"), ("text", "id,Text", "Text"),
     ("reviewtext", "id,Review's text", """'Review'"'"'s text'"""), ("text", "id,texts", "texts"),
