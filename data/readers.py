@@ -123,6 +123,11 @@ SIGNATURES = (
     (b"\x89PNG", "an image", "leave it out"),
     (b"\xff\xd8\xff", "an image", "leave it out"),
 )
+JSON = "JSON"  # the kind of files without a suffix that begin as JSON
+REFUSED[JSON] = REFUSED[".json"]
+# How JSON with text begins: an object with a key, or a list of objects or of strings.
+JSON_BEGINNING = re.compile(
+    r'''\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*(\{\s*"|"(?:[^"\\]|\\.)*"\s*[,\]]))''')
 # In a JSON object: what is before a key, the key, and the colon.
 JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
 GZIP = b"\x1f\x8b"
@@ -141,17 +146,24 @@ def file_kind(path: str | PurePath) -> str:
     return name.suffix if re.fullmatch(r"\.[a-z]\S*", name.suffix) else ""
 
 
-def check_kind(path: str) -> None:
-    """Raise UserError for a file that its name shows to be no text.
-
-    Of a .json file on this machine, the first bytes are read for the advice.
+def find_kind(path: str) -> str:
+    """Return the kind of a file by its name or, without a suffix, whether its first bytes are JSON.
     """
     kind = file_kind(path)
+    return JSON if kind == "" and begins_as_json(path) else kind
+
+
+def check_kind(path: str) -> None:
+    """Raise UserError for a file that its name shows to be no text, or without a suffix its start.
+
+    Of JSON on this machine, the first bytes are read for the advice.
+    """
+    kind = find_kind(path)
     if kind in REFUSED:
         advice = REFUSED[kind]
-        if kind == ".json" and os.path.isfile(path):
+        if kind in (".json", JSON) and os.path.isfile(path):
             advice = advise_json(path)
-            if not path.endswith(".json"):
+            if PurePath(path).suffix.lower() in COMPRESSED:
                 advice = f"unpack it; {advice}"
         raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
 
@@ -268,7 +280,7 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
             elif os.path.isfile(path) and is_text_file(path):
                 texts.append(path)
             elif os.path.isfile(path):
-                others.setdefault(file_kind(name), []).append(path)
+                others.setdefault(find_kind(path), []).append(path)
     return sorted(texts, key=lambda path: Path(path).parts), others, skipped
 
 
@@ -276,7 +288,7 @@ def is_text_file(path: str) -> bool:
     """Return whether a file in a folder is read, by its suffix or, without one, by its start."""
     kind = file_kind(path)
     if kind == "":
-        return begins_as_text(path)
+        return begins_as_text(path) and not begins_as_json(path)
     stem, _ = os.path.splitext(path)
     if kind == ".log" and any(os.path.exists(f"{stem}{tex}") for tex in (".tex", ".TEX")):
         return False  # it is what LaTeX says of that file
@@ -312,16 +324,37 @@ def describe_output(folder: Path) -> str | None:
     return None
 
 
-def begins_as_text(path: str) -> bool:
-    """Return whether the first bytes of a file, decompressed, are UTF-8 without NUL."""
+def read_head(path: str) -> str | None:
+    """Return the first HEAD bytes of a file, decompressed; None if they are no UTF-8 without NUL.
+    """
     try:
         with reading(path), open_file(path) as file:
             head = file.read(HEAD)
             # A longer file may have half a character there.
-            codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
+            text = codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
     except UserError:
+        return None
+    return None if "\0" in text else text
+
+
+def begins_as_text(path: str) -> bool:
+    """Return whether the first bytes of a file, decompressed, are UTF-8 without NUL."""
+    return read_head(path) is not None
+
+
+def begins_as_json(path: str) -> bool:
+    """Return whether the first bytes of a file on this machine, decompressed, are JSON."""
+    head = read_head(path) if os.path.isfile(path) else None
+    if head is None:
         return False
-    return b"\0" not in head
+    start = head.removeprefix("\ufeff").lstrip()
+    if not JSON_BEGINNING.match(start):
+        return False
+    try:
+        _, end = json.JSONDecoder().raw_decode(start)
+    except (ValueError, RecursionError):
+        return len(head.encode()) > HEAD - 4  # cut off, perhaps in a character
+    return start[end:].lstrip()[:1] in ("", "{", "[")
 
 
 # --- bytes ----------------------------------------------------------------------------------------

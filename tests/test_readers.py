@@ -409,6 +409,42 @@ def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
     assert words in str(error.value)
 
 
+NO_SUFFIX = pytest.mark.parametrize("content, words", [
+    ('[{"text": "a"}]', "jq -c '.[]' FILE > NEW.jsonl does"),
+    ('\ufeff\n[\n "a", "b"]', "jq -c '.[] | {text: .}' FILE > NEW.jsonl does"),
+    ('{"messages": [{"text": "' + "\u00e9" * 9999, "jq -c '.messages[]' FILE > NEW.jsonl does"),
+    ('{"text": "a"}\n{"text": "b"}\n', "one object on each line: rename it"),
+    (gz(b'{"note": "long"}'), "unpack it; it is one object: ")], ids=short)
+
+
+@NO_SUFFIX
+def test_json_without_a_suffix_is_told_by_its_start(tmp_path, content, words):
+    name = "Takeout 3.1.gz" if isinstance(content, bytes) else "Takeout 3.1"
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / name, content))
+    assert f"/{name} is not read, because JSON is no plain text: " in str(error.value)
+    assert words in str(error.value)
+
+
+@NO_SUFFIX
+def test_a_folder_leaves_out_json_without_a_suffix(tmp_path, capsys, content, words):
+    write(tmp_path / "notes/chat", content)
+    with pytest.raises(UserError) as error:
+        read(tmp_path / "notes")
+    assert "is a folder without text files, and has 1 JSON; " in str(error.value)
+    assert words.removeprefix("unpack it; ") in str(error.value)
+    write(tmp_path / "notes/a.txt", "text")
+    assert read(tmp_path / "notes") == ["text"]
+    assert notes(capsys) == [f"{tmp_path}/notes: 1 file of 2 is read (left out: 1 JSON)"]
+
+
+@pytest.mark.parametrize("content", [
+    '{"text": "a"}\n\nThis is how a row looks.\n', "{}", "[1, 2]", '["Yes" she said]',
+    '{"a": b}', "", '"Yes," she said.'], ids=short)
+def test_a_text_without_a_suffix_that_is_no_json_is_read(tmp_path, content):
+    assert read(write(tmp_path / "note", content)) == [content]
+
+
 def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
     path = tmp_path / "chat.json.gz"
     path.write_bytes(gzip.compress(b'[{"text": "a"}]'))
