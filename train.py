@@ -16,13 +16,14 @@ runs/NAME.
 """
 
 import math
+import re
 import shlex
 import signal
 import sys
 import textwrap
 import unicodedata
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
@@ -35,6 +36,7 @@ with importing(__name__):
     import torch
     from tqdm import tqdm
 
+    from data.readers import WORDS_IN_ROW
     from gyre.build import build, complete, print_setup
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import Compute, keep_freed_memory
@@ -47,6 +49,10 @@ with importing(__name__):
     from model.generation import generate
     from model.sampling import Sampling
 
+TOKENS_FOR_PROMPT = 2000  # at the start of the text; a prompt is chosen from these
+LONGEST_PROMPT = 30  # characters of such a prompt
+# What lines of HTML, Markdown, wikitext, LaTeX, tables and settings have, and plain words have not.
+MARKUP = re.compile(r"''|[<>\[\]{}|\\=#*~^@$`]|://|&\w+;")
 
 @dataclass(frozen=True)
 class Outcome:
@@ -395,41 +401,66 @@ def choose_prompt(setup: Setup) -> str:
     if setup.config.train.sample_prompt.strip():
         return setup.config.train.sample_prompt
     tokenizer = setup.data.tokenizer
-    ids = setup.train_data.read(slice(0, 200)).tolist()
+    ids = setup.train_data.read(slice(0, TOKENS_FOR_PROMPT)).tolist()
     documents: list[list[int]] = [[]]
     for token in ids:
         if token == tokenizer.eos_id:
             documents.append([])
         else:
             documents[-1].append(token)
-    text = "\n".join(tokenizer.decode(document) for document in documents if document)
+    line = choose_line(tokenizer.decode(document) for document in documents if document)
     words = ""
-    # At most 30 characters, and fewer in short rows. If 8 are still too many, they are taken.
-    for width in range(30, 7, -1):
-        words = first_words(text, width)
+    # At most LONGEST_PROMPT characters, and fewer in short rows. If 8 are still too many, they are
+    # taken.
+    for width in range(LONGEST_PROMPT, 7, -1):
+        words = first_words(line, width)
         # Half of a row is left for what follows.
         if len(tokenizer.encode_prompt(words)) <= setup.config.data.seq_len // 2:
             break
     return words
 
 
-def first_words(text: str, width: int) -> str:
-    """Return the first words of the first line that has any, at most `width` characters.
+def choose_line(documents: Iterable[str]) -> str:
+    """Return the first line of documents that begins with plain words.
 
-    Skips lines with a tab or another character that is not printable. The words end with a letter
-    or a digit, because after a full stop the model might end the text. Inside documents, the
-    tokenizer often merges a full stop with the line break after it. So a full stop that is a token
-    of its own is mostly the end of a document.
+    If none does, returns the first line with a letter, or "". Skips lines with a tab or another
+    character that is not printable, and the front matter of a document.
     """
-    for line in map(str.strip, text.splitlines()):
-        if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
-            words = textwrap.wrap(line, width)[0]
-            rest = line[len(words):]
-            # Is it cut inside a word, or in Chinese, which has no spaces?
-            if rest and rest[0].isalnum():
-                words = cut_at_mark(words)
-            return strip_marks(words) or words
-    return ""
+    usable = ""
+    for document in documents:
+        text = re.sub(r"\A---\n.*?\n---\n", "", document, flags=re.DOTALL)
+        for line in map(str.strip, text.splitlines()):
+            if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
+                if begins_plainly(line):
+                    return line
+                usable = usable or line
+    return usable
+
+
+def begins_plainly(line: str) -> bool:
+    """Return whether a line begins with words, or in quotes, and soon has no sign of markup."""
+    start = line[:LONGEST_PROMPT]
+    opens = start[0] in "\"'\u00a1\u00bf" or unicodedata.category(start[0]) in ("Pi", "Ps")
+    if not (start[0].isalnum() or opens):
+        return False
+    return WORDS_IN_ROW.search(start) is not None and MARKUP.search(start) is None
+
+
+def first_words(line: str, width: int) -> str:
+    """Return the first words of a line, at most `width` characters.
+
+    The words end with a letter or a digit, because after a full stop the model might end the text.
+    Inside documents, the tokenizer often merges a full stop with the line break after it. So a full
+    stop that is a token of its own is mostly the end of a document.
+    """
+    if not line:
+        return ""
+    words = textwrap.wrap(line, width)[0]
+    rest = line[len(words):]
+    # Is it cut inside a word, or in Chinese, which has no spaces?
+    if rest and rest[0].isalnum():
+        words = cut_at_mark(words)
+    return strip_marks(words) or words
 
 
 def cut_at_mark(words: str) -> str:

@@ -68,7 +68,7 @@ class TrainConfig:
     keep: list[int] = field(default_factory=list)
     """Steps whose checkpoints are kept, for --branch-from, beside the last and the best."""
     sample_prompt: str = ""
-    """What the samples during training continue. Empty: the first words of the text."""
+    """What the samples during training continue. Empty: the first plain words of the text."""
     sample_tokens: int = 64
     """Length of these samples in tokens; 0: none."""
     device: str = "auto"

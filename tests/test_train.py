@@ -509,7 +509,31 @@ def test_a_sample_is_shown_up_to_its_end(sampled):
     ("\u0915\u0940.\n", "\u0915\u0940"),  # a Hindi word that ends with a vowel sign
     ("\u4e00" * 9 + "\uff0c" + "\u4e8c" * 40, "\u4e00" * 9)])
 def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
-    assert train.first_words(text, 30) == words
+    assert train.first_words(train.choose_line([text]), 30) == words
+
+
+@pytest.mark.parametrize("text, words", [
+    ("<div class=\"post\">\n<p>Hello <b>you</b></p>\nIt was a day.", "It was a day"),
+    ("---\ntitle: My day\n---\nIt was a day.", "It was a day"),
+    ("| Name | Age |\n|---|---|\n| Ann | 7 |\n\nIt was a day.", "It was a day"),
+    ("[[Category:Days]]\n''It'' was\n\n* a [[day]]\nIt was a day.", "It was a day"),
+    ("# Days\n\n- [ ] buy milk\n* a day\n> You\nIt was a day.", "It was a day"),
+    ("\\documentclass{article}\n% By Ann Lee\nIt was a day.", "It was a day"),
+    ("ROMEO:\n\u2018It was a day.", "\u2018It was a day"),
+    ("\"It was a day.\"", "\"It was a day"),
+    (".TH LS 1\n.SH NAME\nls lists a folder", "ls lists a folder"),
+    ("#include <math.h>\n\nint main(void) {", "#include <math.h"),
+    ("**\u4e00**\n\u4e00\u4e8c\u4e09\u3002", "\u4e00\u4e8c\u4e09"),
+    ("[1:00] Ann: I do\n[1:01] Bob: no\n", "[1:00] Ann: I do"),
+    ("---\ntitle: My day\n", "title: My day")], ids=range(13))
+def test_the_prompt_is_rather_plain_words_than_markup(text, words):
+    assert train.first_words(train.choose_line([text]), 30) == words
+
+
+def test_the_prompt_of_short_rows_is_of_the_same_line():
+    """Fewer characters of it have no two words."""
+    text = "<p>\nConstantinople fell.\n"
+    assert train.first_words(train.choose_line([text]), 15) == "Constantinople"
 
 
 @pytest.mark.parametrize("sample_prompt, prompt", [
