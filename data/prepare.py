@@ -31,6 +31,7 @@ from data.sources import (
     LeftOut,
     Source,
     StandardLibrary,
+    list_names,
     name_text,
 )
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
@@ -44,6 +45,7 @@ BATCH = 1 << 20  # characters of the blocks that are encoded at a time
 LEAST_HELD_OUT = 4000  # bytes; the loss of fewer would choose the best weights by chance
 LARGEST_SHARE = 0.1  # of a short text, because training needs the rest
 MOST_HELD_OUT = 500_000  # bytes, because every validation reads all of them
+LEAST_COPIED = 0.01  # of the text; a note on less would name every copy of a licence
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -66,8 +68,9 @@ def write_files(
                         "choose one below 0.5")
     with TemporaryFile(dir=folder) as file:
         source = SOURCES[config.source](config)
-        text, spans, hashes = copy_parts(source.parts(), file, message, name_text(config))
+        text, spans, hashes, parts = copy_parts(source.parts(), file, message, name_text(config))
         note_windows_lines(file, source)
+        note_copies(spans, hashes, parts, source)
         more: dict[str, Any] = {}
         if source.left_out:
             more["left_out"] = source.left_out
@@ -176,16 +179,17 @@ def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> To
 def copy_parts(
     parts: Iterable[Iterable[Iterable[str]]], file: BinaryIO, message: str | None = None,
     name: str = "this text",
-) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
     """Write the documents of all parts to `file`, one after another.
 
     Empty documents and the parts that raise LeftOut are skipped. `message` is printed when the
     first text was read. `name` is that of the text in the UserError for one without documents.
 
-    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
-    bits of its SHA-256.
+    Returns counts, the span of each document (where it starts and ends, in bytes), the first 64
+    bits of its SHA-256, and the number of its part.
     """
     copied = CopiedText(file)
+    ends: list[int] = []  # documents up to the end of each part
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for part in parts:
             before = copied.mark()
@@ -199,13 +203,16 @@ def copy_parts(
                     copied.end_document()
             except LeftOut:
                 copied.go_back(before)
+            ends.append(copied.counts.documents)
     counts = copied.counts
     if not counts.has_text:
         raise UserError(f"there is no text in {name}: every document is empty")
     file.truncate()  # of the part that was left out last
     described = {"sha256": counts.sha256.hexdigest(), "documents": counts.documents,
                  "bytes": counts.bytes, "characters": counts.characters}
-    return described, np.array(copied.spans).reshape(-1, 2), np.array(copied.hashes)
+    spans = np.array(copied.spans).reshape(-1, 2)
+    part_numbers = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    return described, spans, np.array(copied.hashes), part_numbers
 
 
 def note_windows_lines(file: BinaryIO, source: Source) -> None:
@@ -215,6 +222,60 @@ def note_windows_lines(file: BinaryIO, source: Source) -> None:
     if 2 * beginning.count(b"\r\n") > beginning.count(b"\n"):
         source.say("note: lines of this text end in \\r\\n, as on Windows, and so will those that "
                    "the model writes: tr -d '\\r' < FILE > NEW makes \\n of it")
+
+
+def note_copies(
+    spans: np.ndarray, hashes: np.ndarray, parts: np.ndarray, source: Source
+) -> None:
+    """Note which files have no text of their own, as a backup or a second export.
+
+    Not if they are less than LEAST_COPIED of the text.
+
+    spans, hashes, parts: of each document, as `copy_parts` returns them
+    """
+    copies = find_copies(hashes, parts)
+    sizes = np.diff(spans)[:, 0]
+    copied = sizes[np.isin(parts, copies)].sum()
+    if not copies or copied < LEAST_COPIED * sizes.sum():
+        return
+    names = []
+    for part in copies:
+        name = source.part_names[part]
+        if len(names) < 3:  # the others are not named
+            document = hashes[parts == part][0]
+            others = parts[(hashes == document) & ~np.isin(parts, copies)]
+            name += f" (see {source.part_names[others[0]]})"
+        names.append(name)
+    have = "1 file has" if len(copies) == 1 else f"{len(copies):,} files have"
+    source.say(f"note: {have} only text that others have too, which is trained more than once: "
+               f"{list_names(names)}; to train it once, move such files elsewhere")
+
+
+def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
+    """Return the numbers of the parts all of whose documents are in other parts, too.
+
+    If all of these were removed, no document would be lost. Of two equal parts, the later one is
+    returned, and of two of which one contains the other, the smaller one.
+
+    hashes, parts: of each document
+    """
+    if parts[0] == parts[-1]:  # there is one part, perhaps of millions of rows
+        return []
+    unique, documents = np.unique(hashes, return_inverse=True)
+    pairs = np.unique(parts * len(unique) + documents)  # of each part, each document once
+    part_of, document_of = np.divmod(pairs, len(unique))
+    n_parts_with = np.bincount(document_of)  # each document
+    if n_parts_with.max() == 1:
+        return []
+    numbers, starts = np.unique(part_of, return_index=True)
+    documents_of = dict(zip(numbers.tolist(), np.split(document_of, starts[1:]), strict=True))
+    copies = []
+    for part in sorted(documents_of, key=lambda part: (len(documents_of[part]), -part)):
+        documents = documents_of[part]
+        if (n_parts_with[documents] > 1).all():
+            copies.append(part)
+            n_parts_with[documents] -= 1
+    return sorted(copies)
 
 
 @dataclass

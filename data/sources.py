@@ -185,6 +185,8 @@ class Source:
     """What was printed about what is in the text."""
     left_out: list[int] = field(default_factory=list)
     """Numbers of the files that `parts` has left out, in the order of all files."""
+    part_names: list[str] = field(default_factory=list)
+    """What notes call each part, if there are several."""
 
     def say(self, note: str) -> None:
         """Print a note, and keep it for later trainings on the prepared text."""
@@ -317,6 +319,7 @@ class Files(Source):
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
+        self.part_names = [file.name for file in files]
         notes = Notes(self.config)
         for file in files:
             yield read_file(file, notes)

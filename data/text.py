@@ -70,6 +70,6 @@ class Text:
 def open_text(config: DataConfig) -> Iterator[Text]:
     """Read the text of a source, and yield it. UserError if it is missing, empty or not UTF-8."""
     with TemporaryFile() as file:
-        counts, spans, _ = copy_parts(SOURCES[config.source](config).parts(), file,
+        counts, spans, *_ = copy_parts(SOURCES[config.source](config).parts(), file,
                                       name=name_text(config))
         yield Text(file, spans, counts)

@@ -20,6 +20,7 @@ from data import units
 from data.dataset import Prepared, find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
     copy_parts,
+    find_copies,
     hold_out_end,
     read_blocks,
     split_text,
@@ -175,7 +176,7 @@ def copied(monkeypatch):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
     file = io.BytesIO()
     pieces = [[part[:50], "", part[50:]] for part in PARTS]
-    counts, spans, _ = copy_parts([[[], *pieces, ["", ""]]], file)  # empty documents are none
+    counts, spans, _, _ = copy_parts([[[], *pieces, ["", ""]]], file)  # empty documents are none
     return file, spans, counts
 
 
@@ -202,7 +203,7 @@ def test_a_part_left_out_within_a_document_changes_no_later_hash():
         yield "half a document"
         raise LeftOut("the other half is not UTF-8")
 
-    _, _, hashes = copy_parts([[cut_short()], [["kept"]]], io.BytesIO())
+    _, _, hashes, _ = copy_parts([[cut_short()], [["kept"]]], io.BytesIO())
     assert [f"{number:016x}" for number in hashes] == ["79f076abdd19a752"]  # as sha256sum has it
 
 
@@ -211,7 +212,7 @@ def test_a_part_left_out_after_a_document_moves_no_later_span():
         yield ["a whole document"]
         raise LeftOut("the next one is not UTF-8")
 
-    _, spans, _ = copy_parts([broken_off(), [["kept"]]], io.BytesIO())
+    _, spans, _, _ = copy_parts([broken_off(), [["kept"]]], io.BytesIO())
     assert spans.tolist() == [[0, 4]]
 
 
@@ -394,7 +395,7 @@ def test_few_documents_give_validation_about_its_share(tmp_path, documents, titl
 def cut_documents(documents, split, *options):
     """The texts of both splits that a function which splits gives."""
     file = io.BytesIO()
-    _, spans, hashes = copy_parts([[[text] for text in documents]], file)
+    _, spans, hashes, _ = copy_parts([[[text] for text in documents]], file)
     train, val, _ = split(file, spans, hashes, *options)
 
     def read(part):
@@ -425,6 +426,46 @@ def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
     assert capsys.readouterr().err.endswith(
         "would be 54.5%. So it is from the last of 2 files only. To validate on parts of all, "
         "divide plain text into documents: --data.separator $'\\n\\n' does so at blank lines\n")
+
+
+@pytest.mark.parametrize("hashes, parts, copies", [
+    ([1, 2, 3], [0, 1, 2], []), ([1, 2, 1], [0, 0, 0], []), ([1, 2, 1], [0, 0, 1], [1]),
+    ([1, 1, 2], [0, 1, 1], [0]), ([1, 2, 1, 2], [0, 0, 1, 1], [1]), ([1, 1, 1], [0, 2, 5], [2, 5]),
+    ([1, 2, 2, 3], [0, 0, 1, 1], []),  # each has a document of its own
+    ([1, 2, 3, 1, 2, 3], [0, 1, 2, 3, 3, 3], [0, 1, 2]),
+    ([1, 2, 2, 3, 3, 1], [0, 0, 1, 1, 2, 2], [2]),  # without it, every document is left
+    ([1, 1, 2, 1], [0, 0, 1, 1], [0])])
+def test_parts_without_a_document_of_their_own_are_found(hashes, parts, copies):
+    assert find_copies(np.array(hashes, dtype=np.uint64), np.array(parts)) == copies
+
+
+def test_files_without_text_of_their_own_are_noted(tmp_path, capsys):
+    """As Notion's export of a table, of which one file has more columns or rows."""
+    rows = [f"Task {number},Write to Ann about it." for number in range(9)]
+    shown = "\n".join(["Name,text", *rows])
+    every = "\n".join(["Name,text,Done", *(f"{row},Yes" for row in rows), "Old,Forget it.,No"])
+    for name, content in {"a/Tasks 1f2e.csv": shown, "a/Tasks 1f2e_all.csv": every,
+                          "b.txt": words(1), "c/b (copy).txt": words(1)}.items():
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    data = prepare(config(tmp_path / "in"), fit_vocabulary=True)
+    note = ("note: 2 files have only text that others have too, which is trained more than once: "
+            f"{tmp_path}/in/a/Tasks 1f2e.csv (see {tmp_path}/in/a/Tasks 1f2e_all.csv), "
+            f"{tmp_path}/in/c/b (copy).txt (see {tmp_path}/in/b.txt); to train it once, move such "
+            "files elsewhere")
+    assert note in capsys.readouterr().err.splitlines()
+    assert note in data.notes  # for later trainings
+
+
+def test_a_small_copy_is_not_noted(tmp_path, capsys):
+    """Such as a licence in each folder of source code."""
+    for name, content in {"a.txt": words(1) * 99, "b.txt": words(2), "c.txt": words(2)}.items():
+        path = tmp_path / "in" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    prepare(config(tmp_path / "in"), fit_vocabulary=True)
+    assert "more than once" not in capsys.readouterr().err
 
 
 def test_without_blank_lines_they_are_not_advised_as_separators(capsys):

@@ -1343,7 +1343,7 @@ def test_a_file_that_is_not_utf8_late_leaves_nothing_behind(tmp_path, monkeypatc
     write(tmp_path / "c.txt", "last")
     with io.BytesIO() as file:
         parts = SOURCES["files"](DataConfig(files=[str(tmp_path)])).parts()
-        counts, spans, hashes = copy_parts(parts, file)
+        counts, spans, hashes, _ = copy_parts(parts, file)
         assert file.getvalue() == b"firstlast"
     assert counts == {
         "sha256":
