@@ -87,7 +87,7 @@ def find_script(name: str) -> str:
 
 def place_scripts(message: str) -> str:
     """Return a message whose commands of ours can be given in the working directory."""
-    return re.sub(r"\bpython ((train|generate|evaluate|export|ablate)\.py)\b",
+    return re.sub(r"\bpython ((train|generate|evaluate|export|ablate|tools/as_lines)\.py)\b",
                   lambda command: f"python {find_script(command[1])}", message)
 
 

@@ -82,7 +82,11 @@ OUTPUTS = (
     ("gyre's pages", "index.html", "model.gguf"),
 )
 
-AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"
+CONVERT = "python tools/as_lines.py FILES > NEW.jsonl"  # see `place_scripts` of errors.py
+SAVE_AS_TEXT = "save it as plain text in UTF-8, from its program"
+AS_TEXT = f"{SAVE_AS_TEXT} or with pandoc FILE -t plain -o NEW.txt"
+CONVERTED = f"{CONVERT} writes its text; or {AS_TEXT}"
+CALIBRE = "save it as plain text, as Calibre's ebook-convert FILE NEW.txt does"
 LINES = "write one object on each line of a .jsonl file, as jq -c {} FILE > NEW.jsonl does"
 AS_LINES = LINES.format("'.[]'")
 AS_CSV = "save its sheet as CSV in UTF-8"
@@ -91,12 +95,15 @@ UNPACK = "unpack it, and name what is in it"
 REFUSED = {
     ".json": f"{AS_LINES} for a list, and jq -c '.KEY[]' for a list under KEY in an object; if it "
              "has one object on each line already, rename it to .jsonl",
-    ".html": AS_TEXT, ".htm": AS_TEXT, ".xhtml": AS_TEXT, ".mhtml": AS_TEXT,
+    ".html": CONVERTED, ".htm": CONVERTED, ".xhtml": CONVERTED, ".mhtml": CONVERTED,
+    ".docx": CONVERTED, ".odt": CONVERTED, ".pptx": CONVERTED, ".epub": CONVERTED,
+    ".fb2": CONVERTED, ".enex": CONVERTED, ".opml": CONVERTED,
+    ".apkg": f"{CONVERT} writes its notes", ".colpkg": f"{CONVERT} writes its notes",
     ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
-    ".docx": AS_TEXT, ".doc": AS_TEXT, ".odt": AS_TEXT, ".rtf": AS_TEXT, ".epub": AS_TEXT,
-    ".mobi": AS_TEXT, ".azw3": AS_TEXT, ".pages": AS_TEXT, ".pptx": AS_TEXT,
+    ".rtf": AS_TEXT, ".doc": SAVE_AS_TEXT, ".pages": SAVE_AS_TEXT,
+    ".mobi": CALIBRE, ".azw": CALIBRE, ".azw3": CALIBRE,
     ".xlsx": AS_CSV, ".xls": AS_CSV, ".ods": AS_CSV,
-    ".ipynb": "write its cells as text, as jupyter nbconvert --to markdown FILE does",
+    ".ipynb": f"{CONVERT} writes its cells; so does jupyter nbconvert --to markdown FILE",
     ".zip": UNPACK, ".tar": UNPACK, ".tgz": UNPACK, ".7z": UNPACK, ".rar": UNPACK,
     ".bz2": "unpack it with bunzip2 FILE", ".xz": "unpack it with unxz FILE",
 }
@@ -110,16 +117,16 @@ SIGNATURES = (
     (codecs.BOM_UTF16_LE, "UTF-16", UTF_8.format("UTF-16")),
     (codecs.BOM_UTF16_BE, "UTF-16", UTF_8.format("UTF-16")),
     (b"PK\3\4", "a zip archive (.docx, .xlsx, .odt and .epub are such)",
-     "unpack it, or save its text as UTF-8"),
+     "give it its suffix back to learn how to read it, or else unpack it"),
     (b"%PDF-", "a PDF", REFUSED[".pdf"]),
     (b"{\\rtf", "rich text (RTF)", AS_TEXT),
-    (b"\xd0\xcf\x11\xe0", "an old Word or Excel file", AS_TEXT),
+    (b"\xd0\xcf\x11\xe0", "an old Word or Excel file", SAVE_AS_TEXT),
     (b"PAR1", "a Parquet file", "name it .parquet"),
     (b"BZh91AY&SY", "compressed with bzip2", REFUSED[".bz2"]),
     (b"\xfd7zXZ", "compressed with xz", REFUSED[".xz"]),
     (b"7z\xbc\xaf", "a 7z archive", UNPACK),
     (b"Rar!", "a RAR archive", UNPACK),
-    (b"SQLite format 3\0", "a database of SQLite", "write its texts to a .csv or .jsonl file"),
+    (b"SQLite format 3\0", "a database of SQLite", f"{CONVERT} writes its table with most text"),
     (b"\x89PNG", "an image", "leave it out"),
     (b"\xff\xd8\xff", "an image", "leave it out"),
 )
@@ -163,6 +170,8 @@ def check_kind(path: str) -> None:
         advice = REFUSED[kind]
         if kind in (".json", JSON) and os.path.isfile(path):
             advice = advise_json(path)
+            if "jq" in advice:
+                advice += f"; without jq: {CONVERT}"
             if PurePath(path).suffix.lower() in COMPRESSED:
                 advice = f"unpack it; {advice}"
         raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
@@ -638,37 +647,8 @@ ADVISE_UNQUOTED = (
     'open("FILE", encoding="utf-8-sig", newline=""), delimiter="\\t", quoting=csv.QUOTE_NONE)]\' '
     "> NEW.jsonl reads them as such"
 )
-# Of mail, the plain text of every message, without its headers and attachments.
-PRINT_BODIES = (
-    'bodies = (message.get_body(("plain",)) for message in box); '
-    '[print(json.dumps({"text": body.get_content()})) for body in bodies if body]'
-)
-MBOX_AS_LINES = (
-    "import email, json, mailbox; from email.policy import default; "
-    'box = mailbox.mbox("FILE", lambda file: email.message_from_binary_file(file, policy=default));'
-    f" {PRINT_BODIES}"
-)
-EML_AS_LINES = (
-    "import email, json, sys; from email.policy import default; "
-    'box = (email.message_from_binary_file(open(name, "rb"), policy=default) '
-    f"for name in sys.argv[1:]); {PRINT_BODIES}"
-)
-MAIL_AS_LINES = {
-    ".mbox": f"python -c {shlex.quote(MBOX_AS_LINES)} > NEW.jsonl",
-    ".eml": f"python -c {shlex.quote(EML_AS_LINES)} FILES > NEW.jsonl",
-}
-# Of subtitles, what stands below each line of times, without tags. A number or a name may stand
-# above it, and in .vtt there are blocks without times, for notes and styles.
+MAIL = {".mbox", ".eml"}
 SUBTITLES = {".srt", ".vtt"}
-SUBTITLES_AS_LINES = (
-    "import json, re, sys; "
-    'texts = (open(name, encoding="utf-8-sig").read() for name in sys.argv[1:]); '
-    r'blocks = (re.split(r"\n\s*\n|\n(?=(?:\d+\n)?.*-->)", text) for text in texts); '
-    r'cues = ([each.split("-->", 1)[1].partition("\n")[2].strip() for each in blocks_of_file '
-    r'if "-->" in each] for blocks_of_file in blocks); '
-    r'[print(json.dumps({"text": re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(each))})) '
-    "for each in cues]"
-)
 # `datasets` needs pandas, so whoever has Parquet files has it.
 PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '

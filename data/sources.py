@@ -25,16 +25,16 @@ from data.readers import (
     CHAT,
     CODE,
     COMPRESSED,
+    CONVERT,
     FORMATTED,
     LONGER,
-    MAIL_AS_LINES,
+    MAIL,
     NO_PROSE,
     NOTHING,
     PLAIN,
     REFUSED,
     SOFTWARE,
     SUBTITLES,
-    SUBTITLES_AS_LINES,
     TABLES,
     TEXT_LIST,
     ColumnSizes,
@@ -58,7 +58,15 @@ from data.readers import (
     split_documents,
     value_text,
 )
-from errors import Range, UserError, check_ranges, closest, require_modules, say
+from errors import (
+    Range,
+    UserError,
+    check_ranges,
+    closest,
+    place_scripts,
+    require_modules,
+    say,
+)
 from files import atomic_path, sha256
 
 AUTO = "auto"
@@ -191,7 +199,7 @@ class Source:
     def say(self, note: str) -> None:
         """Print a note, and keep it for later trainings on the prepared text."""
         self.notes.append(note)
-        say(note)
+        say(place_scripts(note))
 
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
@@ -853,6 +861,8 @@ class Notes:
     """Files of subtitles with times."""
     pages: list[str] = field(default_factory=list)
     """Files that begin as HTML."""
+    xml: list[str] = field(default_factory=list)
+    """Other files that begin as XML."""
     json: list[str] = field(default_factory=list)
     """Files of plain text that begin as rows of JSON."""
     with_nul: list[str] = field(default_factory=list)
@@ -875,6 +885,7 @@ class Notes:
         self.sizes.update(noticed.sizes)
         self.subtitles += noticed.subtitles
         self.pages += noticed.pages
+        self.xml += noticed.xml
         self.json += noticed.json
         self.with_nul += noticed.with_nul
         self.n_plain += noticed.n_plain
@@ -912,8 +923,10 @@ class Notes:
         self.n_plain += 1
         if kind in SUBTITLES and "-->" in text:
             self.subtitles.append(name)
-        if re.match(r"\s*<(!doctype )?html\b", text, re.IGNORECASE):
+        if re.match(r"\s*(<\?xml[^>]*>\s*)?<(!doctype )?html\b", text, re.IGNORECASE):
             self.pages.append(name)
+        elif re.match(r"\s*<(\?xml|mediawiki)\b", text) and kind not in NO_PROSE.split():
+            self.xml.append(name)
         if kind not in CODE.split() and begins_as_rows(text):
             self.json.append(name)
 
@@ -1002,18 +1015,20 @@ class Notes:
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
-        for kind, command in MAIL_AS_LINES.items():
-            if kind in self.kinds:
-                lines.append("note: mail has headers and attachments, which are trained as text: "
-                             f"{command} writes the plain text of its messages")
+        if not MAIL.isdisjoint(self.kinds):
+            lines.append("note: mail has headers and attachments, which are trained as text: "
+                         f"{CONVERT} writes the plain text of its messages")
         if self.subtitles:
             lines.append("note: subtitles, whose numbers and times are trained as text: "
-                         f"{list_names(self.subtitles)}; python -c "
-                         f"{shlex.quote(SUBTITLES_AS_LINES)} FILES > NEW.jsonl writes what is said "
-                         "in each file")
+                         f"{list_names(self.subtitles)}; {CONVERT} writes what is said in each "
+                         "file")
         if self.pages:
-            lines.append(
-                f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
+            lines.append("note: web pages, whose tags are trained as text: "
+                         f"{list_names(self.pages)}; {CONVERT} writes their text")
+        if self.xml:
+            lines.append("note: XML, whose tags are trained as text: "
+                         f"{list_names(self.xml)}; {CONVERT} writes its texts, such as the posts "
+                         "of Stack Exchange or the articles of a wiki")
         if self.json:
             lines.append("note: JSON, whose names and braces are trained as text: "
                          f"{list_names(self.json)}; renamed to .jsonl, its texts alone are read")

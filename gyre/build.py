@@ -20,7 +20,7 @@ from data.dataset import (
     has_changed,
 )
 from data.sources import DataConfig
-from errors import UserError, busy_load, note_backslash_n, say
+from errors import UserError, busy_load, note_backslash_n, place_scripts, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import (
     DTYPE_NAMES,
@@ -538,7 +538,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if not setup.data.is_new:  # else they were printed just now
         for note in setup.data.notes:
-            say(note)
+            say(place_scripts(note))
     if start.chosen:
         choices = [f"{name} {number}" for name, number in start.chosen.items()]
         say(f"auto    {', '.join(choices)}: {explain_choice(start)}")

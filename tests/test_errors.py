@@ -338,7 +338,9 @@ def test_a_command_has_its_path_in_another_folder(tmp_path, monkeypatch):
 def test_a_command_in_an_error_has_its_path_in_another_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit), report_errors():
-        raise UserError("no run: python evaluate.py lists the runs, python -c print() does not")
+        raise UserError("no run: python evaluate.py lists the runs, python -c print() does not, "
+                        "nor python tools/as_lines.py")
     script = shlex.quote(str(ROOT / "evaluate.py"))
     assert capsys.readouterr().err == (
-        f"error: no run: python {script} lists the runs, python -c print() does not\n")
+        f"error: no run: python {script} lists the runs, python -c print() does not, nor python "
+        f"{shlex.quote(str(ROOT / 'tools/as_lines.py'))}\n")

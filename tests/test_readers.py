@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import lzma
-import mailbox
 import os
 import re
 import shlex
@@ -23,7 +22,7 @@ from unittest.mock import Mock
 import pyarrow
 import pyarrow.parquet
 import pytest
-from builders import run_python
+from builders import ROOT, run_python
 
 from data import readers
 from data.prepare import copy_parts
@@ -383,10 +382,13 @@ def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
 
 
 @pytest.mark.parametrize("name, words", [
-    ("conversations.json", "jq .* rename it to .jsonl"), ("c4.json.gz", "jq"), ("a.HTML", "pandoc"),
-    ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"), ("book.docx", "pandoc"),
-    ("novel.epub", "pandoc"), ("old.doc", "its program"), ("note.rtf", "pandoc"),
-    ("sheet.xlsx", "as CSV"), ("tour.ipynb", "nbconvert"), ("all.zip", "unpack"),
+    ("conversations.json", "jq .* rename it to .jsonl; without jq: python tools/as_lines.py FILES"),
+    ("c4.json.gz", "jq"), ("a.HTML", "tools/as_lines.py .* pandoc"),
+    ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"),
+    ("book.docx", "tools/as_lines.py .* pandoc"), ("novel.epub", "tools/as_lines.py .* pandoc"),
+    ("old.doc", "from its program$"), ("note.rtf", "pandoc"), ("a.azw3", "Calibre's ebook-convert"),
+    ("notes.enex", "tools/as_lines.py"), ("deck.apkg", "tools/as_lines.py FILES > NEW.jsonl"),
+    ("sheet.xlsx", "as CSV"), ("tour.ipynb", "as_lines.py .* nbconvert"), ("all.zip", "unpack"),
     ("src.tar.gz", "unpack"), ("a.txt.bz2", "bunzip2"), ("a.txt.xz", "unxz")])
 def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     with pytest.raises(UserError, match=f"{name} is not read, because .*{words}"):
@@ -448,7 +450,7 @@ def test_a_text_without_a_suffix_that_is_no_json_is_read(tmp_path, content):
 def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
     path = tmp_path / "chat.json.gz"
     path.write_bytes(gzip.compress(b'[{"text": "a"}]'))
-    with pytest.raises(UserError, match=r"unpack it; .* as jq -c '\.\[\]' FILE .* does$"):
+    with pytest.raises(UserError, match=r"unpack it; .* as jq -c '\.\[\]' FILE .* does; without"):
         read(path)
 
 
@@ -496,9 +498,8 @@ def test_the_start_of_large_json_is_enough_for_advice(tmp_path, monkeypatch, nam
 def test_the_advice_for_one_json_object_names_its_longest_text(tmp_path, content):
     with pytest.raises(UserError) as error:
         read(write(tmp_path / "note.json", content))
-    assert str(error.value).endswith(
-        "it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
-        "--data.column='my text' reads the longest text")
+    assert ("it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
+            "--data.column='my text' reads the longest text; without jq: ") in str(error.value)
     rows = write(tmp_path / "new.jsonl", f"{content}\n{content}\n")  # what jq writes
     assert read(rows, column="my text") == ["longer", "longer"]
 
@@ -852,14 +853,15 @@ TEXT = "The old cat sat.\r\nКот.\r\n"
     ("Кот сидел на окне и смотрел".encode("utf-16-le"), "it is UTF-16 without"),
     (TEXT.encode("utf-32"), "it is UTF-32: save it as UTF-8"),
     (gz(TEXT.encode("utf-16")), "it is UTF-16"),
-    (archive("word/document.xml"), "it is a zip archive .*docx.*: unpack it"),
+    (archive("word/document.xml"), "it is a zip archive .*docx.*: .*its suffix back .* unpack it"),
     (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "it is a PDF: extract its text"),
     (b"{\\rtf1\\ansi Hello}", "it is rich text"), (bz2.compress(b"a"), "bzip2: .*bunzip2"),
     (lzma.compress(b"a"), "xz: .*unxz"), (tar(b"a"), "it is a tar archive: unpack"),
     (gz(tar(b"a")), "it is a tar archive: unpack"),
     (b"PAR1\x15\x04", "it is a Parquet file: name it .parquet"),
     (b"\x89PNG\r\n\x1a\n\0\0", "it is an image: leave it out"),
-    (b"SQLite format 3\0\x10", "SQLite"), (b"\xd0\xcf\x11\xe0\xa1\xb1", "old Word or Excel"),
+    (b"SQLite format 3\0\x10", "SQLite: python tools/as_lines.py FILES > NEW.jsonl writes its"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1", "old Word or Excel"),
     (b"\x7fELF\x02\x01\0\0\0\xff", "byte 0xff at offset 9 .* NULs, so it is no text: leave it"),
     (gz(bytes(range(65, 91)) * 9)[:30], "EOFError: .*ended before")], ids=short)
 def test_what_a_file_is_and_the_remedy_are_named(tmp_path, content, words):
@@ -1454,7 +1456,7 @@ def test_a_folder_without_text_says_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("a.docx", b"PK", "a.docx is not read, because .docx is no plain text: save it as plain text"),
+    ("a.docx", b"PK", "a.docx is not read, because .docx is no plain text: python tools/as_lines"),
     ("chat.json", b'{"messages": [{"text": "hi"}]}', "as jq -c '.messages[]' FILE")])
 def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name, content, words):
     write(tmp_path / name, content)
@@ -1468,77 +1470,68 @@ def test_an_empty_folder_is_refused(tmp_path):
         read(tmp_path)
 
 
-def run_noted(folder, note, files=""):
-    """Run the command in a note, in this folder."""
-    (command,) = re.findall("python -c .* > NEW.jsonl", note)
-    command = command.replace(" FILES >", f" {files} >").replace('"FILE"', f'"{files}"')
-    command = command.replace("python", shlex.quote(sys.executable), 1)
+def run_advised(folder, advice, *files):
+    """Run the command in a note or an error, in this folder, and read what it has written."""
+    (command,) = re.findall("python tools/as_lines.py FILES > NEW.jsonl", advice)
+    command = command.replace("FILES", shlex.join(files))
+    command = command.replace("python tools", f"{shlex.quote(sys.executable)} {ROOT}/tools")
     subprocess.run(command, shell=True, cwd=folder, check=True)
     return read(folder / "NEW.jsonl")
 
 
-def make_mail(text):
+STACK_EXCHANGE = """\
+<?xml version="1.0" encoding="utf-8"?>
+<posts>
+  <row Id="1" PostTypeId="1" Title="Why?" Body="&lt;p&gt;I ask.&lt;/p&gt;" />
+</posts>
+"""
+WIKI = """\
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <page><title>Day</title><ns>0</ns><revision><text>A [[day]].</text></revision></page>
+</mediawiki>
+"""
+
+
+def make_message(text):
     message = EmailMessage()
     message["Subject"] = "Greeting"
     message.set_content(text)
-    message.add_attachment(b"\0" * 99, maintype="image", subtype="png", filename="a.png")
-    return message
+    return bytes(message)
 
 
-def test_the_command_for_mail_writes_what_was_said(tmp_path, capsys):
-    box = mailbox.mbox(tmp_path / "a.mbox")
-    box.add(make_mail("Gr\u00fc\u00dfe = 1"))
-    box.close()
-    read(tmp_path / "a.mbox")
-    [note] = [line for line in notes(capsys) if line.startswith("mail has headers")]
-    assert run_noted(tmp_path, note, "a.mbox") == ["Gr\u00fc\u00dfe = 1\n"]
+@pytest.mark.parametrize("name, content, noted, expected", [
+    ("a.eml", make_message("hi"), "mail has headers and attachments, which are trained", "hi\n"),
+    ("a.mbox", b"From a@b.c\n" + make_message("hi"), "mail has headers and attachments, ", "hi\n"),
+    ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
+    ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
+    ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),
+    ("Posts.xml", STACK_EXCHANGE, "XML, whose tags are trained as text: ", "Why?\nI ask."),
+    ("dump.xml", WIKI, "XML, whose tags are trained as text: ", "A [[day]].")])
+def test_the_command_in_a_note_writes_the_text(tmp_path, capsys, name, content, noted, expected):
+    path = write(tmp_path / name, content)
+    read(path)
+    [note] = [line for line in notes(capsys) if line.startswith(noted)]
+    assert str(path) in note or name.endswith(("eml", "mbox"))
+    assert run_advised(tmp_path, note, name) == [expected]
 
 
-def test_the_command_for_messages_writes_what_was_said(tmp_path, capsys):
-    for name in ("a", "b"):
-        write(tmp_path / f"{name}.eml", bytes(make_mail(f"Gr\u00fc\u00dfe, {name}")))
-    read(tmp_path / "*.eml")
-    [note] = [line for line in notes(capsys) if line.startswith("mail has headers")]
-    texts = ["Gr\u00fc\u00dfe, a\n", "Gr\u00fc\u00dfe, b\n"]
-    assert run_noted(tmp_path, note, "*.eml") == texts
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.html", "<p>Hi.</p>", "Hi."), ("a.ipynb", '{"cells": [{"source": ["Hi."]}]}', "Hi."),
+    ("a.json", '{"chat": [{"text": "Hi."}]}', "Hi."), ("a", '[{"text": "Hi."}]', "Hi."),
+    ("a.opml", '<opml><outline text="Hi."/></opml>', "Hi.")])
+def test_the_command_in_a_refusal_writes_the_text(tmp_path, name, content, expected):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / name, content))
+    assert run_advised(tmp_path, str(error.value), name) == [expected]
 
 
-SRT = """\
-1
-00:00:01,000 --> 00:00:02,000
-<i>Hello,</i> you.
-Caf\u00e9 in
-1984
-
-2
-00:00:03,000 --> 00:00:04,000
-I <3 it.
-3
-00:00:05,000 --> 00:00:06,000
-Bye.
-"""
-VTT = """\
-WEBVTT
-Kind: captions
-
-NOTE by Ann
-
-intro
-00:00:01.000 --> 00:00:02.000 align:start
-<v Ann>Hi <00:00:01.500><c>all</c>
-
-00:03.000 --> 00:04.000
-Bye.
-"""
-
-
-def test_the_command_for_subtitles_writes_what_was_said(tmp_path, capsys):
-    write(tmp_path / "a.srt", SRT)
-    write(tmp_path / "b.srt", codecs.BOM_UTF8 + SRT.replace("\n", "\r\n").encode())
-    write(tmp_path / "c.VTT", VTT)
+def test_subtitles_are_told_by_their_times(tmp_path, capsys):
+    write(tmp_path / "a.srt", "1\n00:00:01,000 --> 00:00:02,000\nHi.\n")
     write(tmp_path / "d.srt", "a text\n")
     read(tmp_path)
-    [note] = [line for line in notes(capsys) if line.startswith("subtitles, whose numbers and")]
-    assert f": {tmp_path}/a.srt, {tmp_path}/b.srt, {tmp_path}/c.VTT; python -c " in note
-    said = "Hello, you.\nCaf\u00e9 in\n1984\nI <3 it.\nBye."
-    assert run_noted(tmp_path, note, "a.srt b.srt c.VTT") == [said, said, "Hi all\nBye."]
+    assert f" as text: {tmp_path}/a.srt; python " in notes(capsys)[-1]
+
+
+def test_a_drawing_is_not_called_xml(tmp_path, capsys):
+    read(write(tmp_path / "a.svg", "<?xml version='1.0'?><svg/>"))
+    assert len(notes(capsys)) == 1  # that it is read as plain text

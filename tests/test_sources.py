@@ -569,7 +569,8 @@ def test_a_web_page_under_another_name_is_noted(tmp_path, capsys, content):
     """Such as the page around a file, instead of the file."""
     path = write(tmp_path / "a.txt", content)
     texts(files=path)
-    assert notes(capsys) == [f"web pages, whose tags are trained as text: {path}"]
+    assert notes(capsys) == [f"web pages, whose tags are trained as text: {path}; python "
+                             "tools/as_lines.py FILES > NEW.jsonl writes their text"]
 
 
 ROWS = '{"text": "a"}\n{"text": "b"}\n'

@@ -1,0 +1,268 @@
+"""tools/as_lines.py writes the texts of files that are not read, and the advice names it."""
+
+import io
+import json
+import mailbox
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from email.message import EmailMessage
+
+import pyarrow
+import pytest
+from builders import ROOT
+
+from tools.as_lines import choose_reader, main, page_text
+
+PAGE = """\
+<!DOCTYPE html>
+<html><head><title>A day &amp; a night</title><style>p { color: red }</style></head><body>
+<p>It was
+ a <b>fine</b> day,<br>caf\u00e9 &eacute;.</p><script>if (a < b) { c("<p>"); }</script>
+<ul><li>one</li><li>two</li></ul><pre>if x:
+    y()</pre><!-- no text --></body></html>
+"""
+SAID = "A day & a night\nIt was a fine day,\ncaf\u00e9 \u00e9.\none\ntwo\nif x:\n    y()"
+
+
+def texts(*paths, capsys):
+    """The texts that are written of these files."""
+    main([str(path) for path in paths])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def archive(**files):
+    """A zip of these files, of which the names have _ for /."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as document:
+        for name, content in files.items():
+            document.writestr(name.replace("__", "/"), content)
+    return file.getvalue()
+
+
+def test_the_text_of_a_page_has_a_line_for_each_paragraph():
+    assert page_text(PAGE) == SAID
+
+
+@pytest.mark.parametrize("encoding, declared", [
+    ("utf-8", ""), ("utf-8-sig", ""), ("cp1252", ""), ("koi8-r", '<meta charset="koi8-r">'),
+    ("cp1251", '<meta content="text/html; charset=windows-1251">')])
+def test_pages_may_have_other_encodings(tmp_path, capsys, encoding, declared):
+    word = "\u0434\u0435\u043d\u044c" if declared else "caf\u00e9"
+    page = write(tmp_path / "a.html", f"{declared}<p>{word}".encode(encoding))
+    assert texts(page, capsys=capsys) == [{"text": word}]
+
+
+def make_book():
+    container = '<container xmlns="u:c"><rootfile full-path="OEBPS/book.opf"/></container>'
+    package = """<package xmlns="u:o"><manifest><item id="z" href="1%20end.xhtml"/>
+<item id="a" href="../start.xhtml"/><item id="css" href="a.css"/></manifest>
+<spine><itemref idref="a"/><itemref idref="z"/></spine></package>"""
+    return archive(**{
+        "META-INF__container.xml": container, "OEBPS__book.opf": package, "OEBPS__a.css": "p {}",
+        "OEBPS__1 end.xhtml": "<html><p>The end.</p></html>",
+        "start.xhtml": "<?xml version='1.0'?><html><p>It began.</p></html>"})
+
+
+def make_docx():
+    return archive(**{"word__document.xml": (
+        '<w:document xmlns:w="u:w"><w:body><w:p><w:r><w:t>It was</w:t><w:tab/><w:t>a day</w:t>'
+        '</w:r></w:p><w:p/><w:p><w:r><w:t>and night.</w:t></w:r></w:p></w:body></w:document>')})
+
+
+def make_odt():
+    return archive(**{"content.xml": (
+        '<d xmlns:text="u:t"><text:h>A day</text:h><text:p>and <text:span>a</text:span> night'
+        "</text:p></d>")})
+
+
+def make_pptx():
+    slide = '<s xmlns:a="u:a"><a:p><a:r><a:t>{}</a:t></a:r></a:p></s>'
+    return archive(**{"ppt__slides__slide10.xml": slide.format("Ten"),
+                      "ppt__slides__slide9.xml": slide.format("Nine"),
+                      "ppt__slides___rels__slide9.xml.rels": ""})
+
+
+def make_notebook():
+    cells = [{"cell_type": "markdown", "source": ["# Title\n", "text"]},
+             {"cell_type": "code", "source": "x = 1", "outputs": [{"text": "1"}]}]
+    return json.dumps({"cells": cells})
+
+
+def make_mail(text, subtype="plain", charset="utf-8"):
+    message = EmailMessage()
+    message["Subject"] = "Greeting"
+    message.set_content(text, subtype=subtype, charset=charset)
+    message.add_attachment(b"\0" * 99, maintype="image", subtype="png", filename="a.png")
+    return bytes(message)
+
+
+SRT = """\
+1
+00:00:01,000 --> 00:00:02,000
+<i>Hello,</i> you.
+Caf\u00e9 in
+1984
+
+2
+00:00:03,000 --> 00:00:04,000
+I <3 it.
+3
+00:00:05,000 --> 00:00:06,000
+Bye.
+"""
+HEARD = "Hello, you.\nCaf\u00e9 in\n1984\nI <3 it.\nBye."
+VTT = """\
+WEBVTT
+Kind: captions
+
+NOTE by Ann
+
+intro
+00:00:01.000 --> 00:00:02.000 align:start
+<v Ann>Hi <00:00:01.500><c>all</c>
+
+00:03.000 --> 00:04.000
+Bye.
+"""
+
+STACK_EXCHANGE = """\
+\ufeff<?xml version="1.0" encoding="utf-8"?>
+<posts>
+  <row Id="1" Title="Why?" Body="&lt;p&gt;I ask, &amp;amp; you?&lt;/p&gt;&#xA;" Tags="&lt;a&gt;" />
+  <row Id="2" Body="&lt;p&gt;So.&lt;/p&gt;" />
+  <row Id="3" />
+</posts>
+"""
+WIKI = """\
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="en">
+  <siteinfo><sitename>W</sitename></siteinfo>
+  <page><title>Day</title><ns>0</ns><id>1</id>
+    <revision><id>5</id><text bytes="3">An old text.</text></revision>
+    <revision><id>6</id><contributor><username>Ann</username></contributor>
+      <text bytes="9">A '''day''' is [[time]].</text></revision></page>
+  <page><title>Days</title><ns>0</ns><redirect title="Day" />
+    <revision><text>#REDIRECT [[Day]]</text></revision></page>
+  <page><title>Talk:Day</title><ns>1</ns><revision><text>Is it?</text></revision></page>
+</mediawiki>
+"""
+WORDPRESS = """\
+<rss xmlns:content="u:c" xmlns:excerpt="u:e"><channel><title>My blog</title>
+<item><title>One</title><excerpt:encoded></excerpt:encoded>
+<content:encoded><![CDATA[<p>It was.</p>]]></content:encoded></item>
+<item><title>image.png</title><content:encoded></content:encoded></item></channel></rss>
+"""
+EVERNOTE = """\
+<en-export><note><title>Milk</title><content><![CDATA[<?xml version="1.0"?><!DOCTYPE en-note SYSTEM
+"x"><en-note><div>Buy it.</div></en-note>]]></content><resource><data>AAAA</data></resource></note>
+</en-export>
+"""
+SMS = '<smses count="1"><sms address="+1" body="See you &#128512;" readable_date="May" /></smses>'
+TEI = """\
+<TEI xmlns="u:tei"><teiHeader><title>The edition</title></teiHeader><text><body><p>It was a
+<hi>day</hi>.</p></body></text></TEI>
+"""
+OUTLINE = """\
+<opml><head><title>List</title></head><body><outline text="Buy"><outline text="milk" _note="two"/>
+</outline></body></opml>
+"""
+BOOK_OF_FB2 = '<FictionBook xmlns="u:f"><p>It was.</p><binary id="i">AAAA</binary></FictionBook>'
+
+
+def make_deck(newest):
+    """A deck of two notes, in the format of Anki 2.0 or in that of 2.1.50."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, flds TEXT)")
+    database.execute("INSERT INTO notes VALUES (2, 'b'), (1, '<b>der</b> Tag&nbsp;\x1fday')")
+    database.commit()
+    data = database.serialize()
+    if not newest:
+        return archive(**{"collection.anki2": data, "media": "{}"})
+    packed = pyarrow.compress(data, codec="zstd", asbytes=True)
+    return archive(**{"collection.anki21b": packed, "collection.anki2": b"too old", "media": ""})
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.HTML", PAGE, [SAID]), ("a", PAGE, [SAID]),
+    ("book.epub", make_book(), ["It began.\nThe end."]),
+    ("a.docx", make_docx(), ["It was a day\nand night."]),
+    ("a.odt", make_odt(), ["A day\nand a night"]), ("a.pptx", make_pptx(), ["Nine\nTen"]),
+    ("a.ipynb", make_notebook(), ["# Title\ntext\n\nx = 1"]),
+    ("a.eml", make_mail("Gr\u00fc\u00dfe = 1\n"), ["Gr\u00fc\u00dfe = 1\n"]),
+    ("a.eml", make_mail("<p>Gr\u00fc\u00dfe</p>", "html", "latin-1"), ["Gr\u00fc\u00dfe"]),
+    ("a.mhtml", make_mail(PAGE, "html"), [SAID]), ("a.srt", SRT, [HEARD]),
+    ("b.srt", ("\ufeff" + SRT).replace("\n", "\r\n"), [HEARD]), ("c.VTT", VTT, ["Hi all\nBye."]),
+    ("Posts.xml", STACK_EXCHANGE, ["Why?\nI ask, & you?", "So."]),
+    ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
+    ("wiki.xml", WIKI, ["A '''day''' is [[time]]."]), ("blog.xml", WORDPRESS, ["One\nIt was."]),
+    ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
+    ("a.tei", TEI, ["It was a\nday."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
+    ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(24))
+def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
+    path = write(tmp_path / name, content)
+    assert texts(path, capsys=capsys) == [{"text": text} for text in expected]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a"])
+@pytest.mark.parametrize("value, rows", [
+    ([{"a": 1}, {"b": "x"}], [{"a": 1}, {"b": "x"}]), (["x", "y"], [{"text": "x"}, {"text": "y"}]),
+    ({"people": [{"n": 1}], "chat": {"messages": [{"t": "hi there"}]}}, [{"t": "hi there"}]),
+    ({"title": "x"}, [{"title": "x"}])])
+def test_the_rows_of_json_stay_as_they_are(tmp_path, capsys, name, value, rows):
+    assert texts(write(tmp_path / name, json.dumps(value)), capsys=capsys) == rows
+
+
+def test_of_a_database_the_table_with_most_text_is_written(tmp_path, capsys):
+    database = sqlite3.connect(tmp_path / "chat 1.db")
+    database.execute("CREATE TABLE people (name TEXT)")
+    database.execute('CREATE TABLE "the ""texts" (id INTEGER, said TEXT, image BLOB)')
+    database.execute("INSERT INTO people VALUES ('Ann')")
+    database.execute("""INSERT INTO "the ""texts" VALUES (1, 'See you.', x'00'), (2, NULL, NULL)""")
+    database.commit()
+    database.close()
+    assert texts(tmp_path / "chat 1.db", capsys=capsys) == [
+        {"id": 1, "said": "See you."}, {"id": 2, "said": None, "image": None}]
+
+
+def test_every_message_of_a_mailbox_is_written(tmp_path, capsys):
+    box = mailbox.mbox(tmp_path / "a.mbox")
+    for text in ("one", "two"):
+        box.add(make_mail(text))
+    box.close()
+    assert texts(tmp_path / "a.mbox", capsys=capsys) == [{"text": "one\n"}, {"text": "two\n"}]
+
+
+def test_a_folder_means_its_files_of_known_kinds(tmp_path, capsys):
+    for name in ("b.html", "a/c.HTM", "d.txt"):
+        write(tmp_path / name, name)
+    assert texts(tmp_path, capsys=capsys) == [{"text": "a/c.HTM"}, {"text": "b.html"}]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.txt", "text"), ("a.epub", "no zip"), ("a.xml", "<a>"), ("a.ipynb", "{}"), ("a.json", "{")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys, name, content):
+    path = write(tmp_path / name, content)
+    with pytest.raises(SystemExit, match="2"):
+        main([str(path)])
+    assert capsys.readouterr().err.startswith(f"error: {path} cannot be read: ")
+
+
+def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):
+    page = write(tmp_path / "a.html", PAGE)
+    command = [sys.executable, "-I", "-S", str(ROOT / "tools" / "as_lines.py"), str(page)]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert json.loads(done.stdout) == {"text": SAID}
+
+
+def test_records_of_a_large_file_are_read_one_by_one(tmp_path):
+    """The first is there before the file is found to be cut off."""
+    path = write(tmp_path / "Posts.xml", '<posts>' + '<row Body="a" />' * 50_000)
+    assert next(choose_reader(path)(path)) == "a"

@@ -1,0 +1,370 @@
+"""Write texts that gyre does not read as lines of JSON: of web pages, books, mail, XML and others.
+
+    python tools/as_lines.py FILES > NEW.jsonl
+
+It takes files and folders, and writes a line {"text": ...} for each text: a page, a book, a
+document, a message, an article of a wiki, a card. The rows of a .json file stay as they are, and so
+do those of the table with most text in a database of SQLite. Layout and markup are lost, but for
+the markup of a wiki. It needs no package, but pyarrow for a deck of Anki in its newest format.
+"""
+
+import email
+import json
+import mailbox
+import os
+import posixpath
+import re
+import sqlite3
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from email.policy import default
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+# --- web pages ------------------------------------------------------------------------------------
+
+# Elements that begin and end on a line of their own.
+BLOCK_TAGS = """
+address article aside blockquote body br caption center dd div dl dt fieldset figcaption figure
+footer form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol option p pre section table td th
+title tr ul
+"""
+BLOCKS = frozenset(BLOCK_TAGS.split())
+
+
+class PageReader(HTMLParser):
+    """Collects the text of a web page, without scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.hidden = False
+        self.is_preformatted = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.hidden = tag in ("script", "style")
+        self.is_preformatted |= tag == "pre"
+        if tag in BLOCKS:
+            self.text += "\n"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden = False
+        self.is_preformatted &= tag != "pre"
+        if tag in BLOCKS:
+            self.text += "\n"
+
+    def handle_data(self, data: str) -> None:
+        if self.hidden:
+            return
+        if not self.is_preformatted:
+            data = re.sub(r"\s+", " ", data)
+            if self.text[-1:].isspace():
+                data = data.lstrip()
+        self.text += data
+
+
+def page_text(page: str) -> str:
+    """Return the text of HTML: a line for each paragraph, without empty lines."""
+    reader = PageReader()
+    reader.feed(page)
+    reader.close()
+    return join_lines(reader.text.split("\n"))
+
+
+def join_lines(lines: list[str]) -> str:
+    """Return those of the lines that are not empty, below each other."""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def decode(data: bytes) -> str:
+    """Return text that is UTF-8, or has the encoding that its start names, or else cp1252."""
+    named = re.search(rb"""(?:charset|encoding)=["']?([\w-]+)""", data[:2000])
+    for encoding in ("utf-8-sig", named[1].decode() if named else "cp1252"):
+        try:
+            return data.decode(encoding)
+        except (LookupError, ValueError):
+            continue
+    return data.decode("cp1252", errors="replace")
+
+
+def read_page(path: Path) -> Iterator[str]:
+    yield page_text(decode(path.read_bytes()))
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def local_name(element: Element) -> str:
+    """Return the tag of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def find_all(root: Element, *names: str) -> list[Element]:
+    """Return the elements with these names, in any namespace, in their order."""
+    return [element for element in root.iter() if local_name(element) in names]
+
+
+def read_book(path: Path) -> Iterator[str]:
+    """An .epub: its chapters in order."""
+    with zipfile.ZipFile(path) as book:
+        (root_file, *_) = find_all(parse(book, "META-INF/container.xml"), "rootfile")
+        package = root_file.get("full-path", "")
+        content = parse(book, package)
+        files = {item.get("id"): item.get("href", "") for item in find_all(content, "item")}
+        chapters = []
+        for item in find_all(content, "itemref"):
+            name = unquote(files[item.get("idref")])
+            chapter = book.read(posixpath.normpath(
+                posixpath.join(posixpath.dirname(package), name)))
+            chapters.append(page_text(decode(chapter)))
+    yield "\n".join(filter(None, chapters))
+
+
+def parse(archive: zipfile.ZipFile, name: str) -> Element:
+    """Return the root of an XML file in an archive."""
+    return ElementTree.fromstring(archive.read(name))
+
+
+def read_office(path: Path) -> Iterator[str]:
+    """A .docx, .odt or .pptx: its paragraphs, each in a line."""
+    with zipfile.ZipFile(path) as archive:
+        slides = [name for name in archive.namelist() if re.match(r"ppt/slides/\w+\.xml", name)]
+        slides.sort(key=lambda name: int(re.sub(r"\D", "", name)))
+        names = {".docx": ["word/document.xml"], ".odt": ["content.xml"], ".pptx": slides}
+        lines = []
+        for name in names[path.suffix.lower()]:
+            for paragraph in find_all(parse(archive, name), "p", "h"):
+                if path.suffix.lower() == ".odt":
+                    lines.append("".join(paragraph.itertext()))
+                else:  # text is in <w:t> or <a:t>
+                    runs = find_all(paragraph, "t", "tab", "br")
+                    lines.append("".join(run.text or " " for run in runs))
+    yield join_lines(lines)
+
+
+def read_notebook(path: Path) -> Iterator[str]:
+    """A notebook of Jupyter: its cells, without what they have printed."""
+    cells = json.loads(decode(path.read_bytes()))["cells"]
+    yield "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
+def read_json(path: Path) -> Iterator[Any]:
+    """The rows of a .json file: those of a list, of the longest list in an object, or the object.
+    """
+    value = json.loads(decode(path.read_bytes()))
+    lists = []
+    objects = [value]
+    while objects:
+        inner = objects.pop()
+        if isinstance(inner, dict):
+            objects += inner.values()
+        elif isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            lists.append(inner)
+    longest: list[Any] = max(lists, key=lambda rows: len(json.dumps(rows)), default=[value])
+    yield from value if isinstance(value, list) else longest
+
+
+# --- mail and subtitles ---------------------------------------------------------------------------
+
+
+def message_text(message: Any) -> str:
+    """Return the plain text of a message, or else that of its page, without its attachments."""
+    body = message.get_body(("plain", "html"))
+    if body is None:
+        return ""
+    try:
+        text = body.get_content()
+    except (LookupError, ValueError):  # an encoding that is none
+        text = decode(body.get_payload(decode=True))
+    return page_text(text) if body.get_content_subtype() == "html" else text
+
+
+def read_message(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        yield message_text(email.message_from_binary_file(file, EmailMessage, policy=default))
+
+
+def read_mailbox(path: Path) -> Iterator[str]:
+    box = mailbox.mbox(path, create=False, factory=lambda file: email.message_from_binary_file(
+        file, EmailMessage, policy=default))
+    yield from map(message_text, box)
+
+
+def read_subtitles(path: Path) -> Iterator[str]:
+    """Subtitles: what stands below each line of times, without tags.
+
+    A number or a name may stand above it, and in .vtt there are blocks without times.
+    """
+    text = decode(path.read_bytes()).replace("\r\n", "\n")
+    blocks = re.split(r"\n\s*\n|\n(?=(?:\d+\n)?.*-->)", text)
+    cues = [block.split("-->", 1)[1].partition("\n")[2].strip()
+            for block in blocks if "-->" in block]
+    yield re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(cues))
+
+
+# --- XML and Anki ---------------------------------------------------------------------------------
+
+# Elements that are a text: a page of MediaWiki, a row of Stack Exchange, an SMS, a note of
+# Evernote, and an entry of a blog that is exported from WordPress or Blogger, or of a feed.
+RECORDS = ("page", "row", "sms", "note", "item", "entry")
+# Their attributes and elements with text, the best one first.
+TITLES = ("Title", "title")
+BODIES = ("Body", "Text", "AboutMe", "body", "encoded", "content", "description", "summary")
+WITHOUT_TEXT = ("binary", "teiHeader")  # images of a book in FictionBook; who has made an edition
+
+
+def read_xml(path: Path) -> Iterator[str]:
+    """The records of an XML file or, if it has none, all its text. Records are read one by one."""
+    events = ElementTree.iterparse(path, ("start", "end"))
+    _, root = next(events)
+    has_records = False
+    for event, element in events:
+        if event == "end" and local_name(element) in RECORDS:
+            text = record_text(element)
+            if text:
+                has_records = True
+                yield text
+                root.clear()
+    if not has_records:
+        yield all_text(root)
+
+
+def record_text(record: Element) -> str:
+    """Return the text of one of RECORDS, or "" if it has none.
+
+    Of a wiki, only articles have: no redirections, templates or discussions.
+    """
+    values = dict(record.items())
+    for child in record:  # of two with one name, as content and excerpt of WordPress, the longer
+        name = local_name(child)
+        values[name] = max(values.get(name, ""), child.text or "", key=len)
+    if local_name(record) == "page":
+        is_article = values.get("ns", "0") == "0" and "redirect" not in values
+        texts = [text.text or "" for text in find_all(record, "text")]
+        return texts[-1] if is_article and texts else ""  # of several revisions, the last
+    title = next((values[name] for name in TITLES if values.get(name)), "")
+    body = next((values[name] for name in BODIES if values.get(name)), "")
+    return join_lines([title, page_text(body)]) if body else ""
+
+
+def all_text(root: Element) -> str:
+    """Return the text in all elements or, of an outline (OPML), in their attributes."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if local_name(child) in WITHOUT_TEXT:
+                parent.remove(child)
+    text = join_lines("".join(root.itertext()).split("\n"))
+    lines = [item.get(name, "") for item in find_all(root, "outline") for name in ("text", "_note")]
+    return join_lines(lines) or text
+
+
+def read_database(path: Path) -> Iterator[dict[str, Any]]:
+    """A database of SQLite: the rows of the table with most text, without bytes."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda data: data.decode(errors="replace")
+    names = [row["name"] for row in
+             connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    def rows_of(name: str) -> Iterator[dict[str, Any]]:
+        quoted = name.replace('"', '""')
+        for row in connection.execute(f'SELECT * FROM "{quoted}"'):
+            yield {key: value for key, value in dict(row).items() if not isinstance(value, bytes)}
+
+    def count_characters(name: str) -> int:
+        try:
+            return sum(len(value) for row in rows_of(name) for value in row.values()
+                       if isinstance(value, str))
+        except sqlite3.Error:  # a table that needs an extension
+            return -1
+
+    yield from rows_of(max(names, key=count_characters))
+    connection.close()
+
+
+def read_anki(path: Path) -> Iterator[str]:
+    """An .apkg or .colpkg: the fields of each note, each in a line."""
+    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+        # Of several, the last is the newest format, and others only say that Anki is too old.
+        name = max(name for name in archive.namelist() if name.startswith("collection.anki2"))
+        data = archive.read(name)
+        if name.endswith("b"):
+            import pyarrow
+
+            data = pyarrow.input_stream(pyarrow.py_buffer(data), compression="zstd").read()
+        database = Path(folder, "collection")
+        database.write_bytes(data)
+        connection = sqlite3.connect(database)
+        for (fields,) in connection.execute("SELECT flds FROM notes ORDER BY id"):
+            yield join_lines([page_text(field) for field in fields.split("\x1f")])
+        connection.close()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
+    ".html": read_page, ".htm": read_page, ".xhtml": read_page, ".mhtml": read_message,
+    ".epub": read_book, ".docx": read_office, ".odt": read_office, ".pptx": read_office,
+    ".ipynb": read_notebook, ".json": read_json, ".eml": read_message, ".mbox": read_mailbox,
+    ".srt": read_subtitles, ".vtt": read_subtitles, ".xml": read_xml, ".enex": read_xml,
+    ".opml": read_xml, ".fb2": read_xml, ".apkg": read_anki, ".colpkg": read_anki,
+}
+
+
+def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
+    """Return how to read a file, by its suffix or else by its start. ValueError if it is unknown.
+    """
+    if path.suffix.lower() in READERS:
+        return READERS[path.suffix.lower()]
+    with path.open("rb") as file:
+        head = file.read(1000)
+    start = decode(head).lstrip().lower()
+    if head.startswith(b"SQLite format 3"):
+        return read_database
+    if start.startswith(("{", "[")):
+        return read_json
+    if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start):
+        return read_page
+    if start.startswith("<"):
+        return read_xml
+    raise ValueError(f"none of the kinds that are known: {' '.join(READERS)}")
+
+
+def find_files(names: list[str]) -> Iterator[Path]:
+    """Yield the files, and those in folders whose suffix is known, sorted."""
+    for name in names:
+        if not os.path.isdir(name):
+            yield Path(name)
+            continue
+        for path in sorted(Path(name).rglob("*")):
+            if path.suffix.lower() in READERS and path.is_file():
+                yield path
+
+
+def main(names: list[str]) -> None:
+    """Print the texts of files. Ends with exit code 2 at the first one that cannot be read."""
+    if not names:
+        sys.exit(__doc__)
+    for path in find_files(names):
+        try:
+            for text in choose_reader(path)(path):
+                if isinstance(text, dict):  # a row of a .json file
+                    print(json.dumps(text))
+                elif text.strip():
+                    print(json.dumps({"text": text}))
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            print(f"error: {path} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
