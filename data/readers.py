@@ -33,6 +33,7 @@ ROWS = 100  # rows of a Parquet file in memory at a time
 ROWS_MEASURED = 10_000  # rows of a CSV that are read to advise a column
 HEAD = 4096  # bytes at the start of a file that tell what it is
 JSON_START = 4 << 20  # bytes of a .json file that are read to tell what is in it
+LONGEST_WINDOW = 1 << 27  # bytes before the current one to which zstd may refer
 NEARBY = 20  # characters on each side of a bad byte that are shown
 
 # --- kinds of files -------------------------------------------------------------------------------
@@ -88,6 +89,7 @@ AS_TEXT = f"{SAVE_AS_TEXT} or with pandoc FILE -t plain -o NEW.txt"
 CONVERTED = f"{CONVERT} writes its text; or {AS_TEXT}"
 CALIBRE = "save it as plain text, as Calibre's ebook-convert FILE NEW.txt does"
 LINES = "write one object on each line of a .jsonl file, as jq -c {} FILE > NEW.jsonl does"
+RENAME = "it has one object on each line: rename it to .jsonl"
 AS_LINES = LINES.format("'.[]'")
 AS_CSV = "save its sheet as CSV in UTF-8"
 UNPACK = "unpack it, and name what is in it"
@@ -170,10 +172,14 @@ def check_kind(path: str) -> None:
         advice = REFUSED[kind]
         if kind in (".json", JSON) and os.path.isfile(path):
             advice = advise_json(path)
+            suffix = PurePath(path).suffix
+            is_packed = suffix.lower() in COMPRESSED
+            if advice == RENAME:
+                advice += suffix if is_packed else ""
+            elif is_packed:
+                advice = f"unpack it; {advice}"
             if "jq" in advice:
                 advice += f"; without jq: {CONVERT}"
-            if PurePath(path).suffix.lower() in COMPRESSED:
-                advice = f"unpack it; {advice}"
         raise UserError(f"{path} is not read, because {kind} is no plain text: {advice}")
 
 
@@ -190,7 +196,7 @@ def advise_json(path: str) -> str:
     if start.startswith("["):
         return AS_LINES
     if begins_with_object_lines(start):
-        return "it has one object on each line: rename it to .jsonl"
+        return RENAME
     key = longest_list(start)
     if key is None:
         return advise_object(start)
@@ -433,10 +439,25 @@ def unpack(file: io.BufferedReader) -> io.BufferedReader:
         content = io.BufferedReader(gzip.GzipFile(fileobj=file))
     elif ZSTD.match(head):
         require_pyarrow("unpack it with unzstd FILE")
+        if has_long_window(head):
+            raise UserError("it was packed by zstd --long: unpack it with unzstd --long=31 FILE")
         import pyarrow
 
         content = io.BufferedReader(pyarrow.input_stream(file, compression="zstd"))
     return content
+
+
+def has_long_window(head: bytes) -> bool:
+    """Return whether a frame of zstd needs more memory than decoders use unless they are told to.
+
+    Its window is in the sixth byte: two to the power of the upper five bits, and as many eighths
+    more as the lower three bits say, in KiB (RFC 8878, 3.1.1.1.2). Bit 5 of the byte before says
+    that there is none.
+    """
+    if len(head) < 6 or not head.startswith(b"\x28\xb5\x2f\xfd") or head[4] & 1 << 5:
+        return False
+    base = 1 << 10 + (head[5] >> 3)
+    return base + base // 8 * (head[5] & 7) > LONGEST_WINDOW
 
 
 def check_head(head: bytes) -> None:

@@ -416,6 +416,7 @@ NO_SUFFIX = pytest.mark.parametrize("content, words", [
     ('\ufeff\n[\n "a", "b"]', "jq -c '.[] | {text: .}' FILE > NEW.jsonl does"),
     ('{"messages": [{"text": "' + "\u00e9" * 9999, "jq -c '.messages[]' FILE > NEW.jsonl does"),
     ('{"text": "a"}\n{"text": "b"}\n', "one object on each line: rename it"),
+    (gz(b'{"text": "a"}\n{"text": "b"}\n'), "one object on each line: rename it to .jsonl.gz"),
     (gz(b'{"note": "long"}'), "unpack it; it is one object: ")], ids=short)
 
 
@@ -430,7 +431,7 @@ def test_json_without_a_suffix_is_told_by_its_start(tmp_path, content, words):
 
 @NO_SUFFIX
 def test_a_folder_leaves_out_json_without_a_suffix(tmp_path, capsys, content, words):
-    write(tmp_path / "notes/chat", content)
+    write(tmp_path / "notes" / ("chat.gz" if isinstance(content, bytes) else "chat"), content)
     with pytest.raises(UserError) as error:
         read(tmp_path / "notes")
     assert "is a folder without text files, and has 1 JSON; " in str(error.value)
@@ -452,6 +453,13 @@ def test_a_packed_json_is_to_be_unpacked_first(tmp_path):
     path.write_bytes(gzip.compress(b'[{"text": "a"}]'))
     with pytest.raises(UserError, match=r"unpack it; .* as jq -c '\.\[\]' FILE .* does; without"):
         read(path)
+
+
+def test_packed_json_lines_need_another_name_only(tmp_path):
+    path = write(tmp_path / "chat.json.ZST", zstd(b'{"text": "a"}\n{"text": "b"}\n'))
+    with pytest.raises(UserError, match=r"object on each line: rename it to .jsonl.ZST$"):
+        read(path)
+    assert read(path.rename(tmp_path / "chat.jsonl.ZST")) == ["a", "b"]
 
 
 def test_a_folder_that_nobody_may_look_into_is_noted(tmp_path, monkeypatch, capsys):
@@ -826,6 +834,24 @@ def test_packed_text_streams(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(readers, "PIECE", 1000)
     pieces = [*readers.read_text(str(write(tmp_path / "a", pack(b"0123456789" * 100_000))))]
     assert len(pieces) == 1000 and set(map(len, pieces)) == {1000}
+
+
+def zstd_with_window(descriptor, content):
+    """A frame of zstd with this descriptor of its window, and a block that is not compressed."""
+    block = (1 | len(content) << 3).to_bytes(3, "little") + content
+    return b"\x28\xb5\x2f\xfd\0" + bytes([descriptor]) + block
+
+
+@pytest.mark.parametrize("descriptor, is_read", [
+    (17 << 3, True), (17 << 3 | 1, False), (21 << 3, False)])  # 128 MiB, 144 MiB and 2 GiB
+def test_zstd_with_a_long_window_is_unpacked_as_advised(tmp_path, descriptor, is_read):
+    """As the dumps of Reddit are packed."""
+    path = write(tmp_path / "a.txt.zst", zstd_with_window(descriptor, b"hi"))
+    if is_read:
+        assert read(path) == ["hi"]
+        return
+    with pytest.raises(UserError, match="packed by zstd --long: unpack it with unzstd --long=31"):
+        read(path)
 
 
 def tar(content):
