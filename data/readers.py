@@ -59,7 +59,7 @@ PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 # checksums. No note says how to read them, and such a file is read if it is named.
 NO_PROSE = """
 .svg .eps .ps .dxf .obj .mtl .stl .ply .gltf .xpm .dot .gv .drawio
-.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld
+.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas
 .aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
 .lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml
@@ -102,13 +102,17 @@ REFUSED = {
     ".fb2": CONVERTED, ".enex": CONVERTED, ".opml": CONVERTED,
     ".apkg": f"{CONVERT} writes its notes", ".colpkg": f"{CONVERT} writes its notes",
     ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
-    ".rtf": AS_TEXT, ".doc": SAVE_AS_TEXT, ".pages": SAVE_AS_TEXT,
+    ".rtf": CONVERTED, ".doc": SAVE_AS_TEXT, ".pages": SAVE_AS_TEXT,
     ".mobi": CALIBRE, ".azw": CALIBRE, ".azw3": CALIBRE,
     ".xlsx": AS_CSV, ".xls": AS_CSV, ".ods": AS_CSV,
     ".ipynb": f"{CONVERT} writes its cells; so does jupyter nbconvert --to markdown FILE",
     ".zip": UNPACK, ".tar": UNPACK, ".tgz": UNPACK, ".7z": UNPACK, ".rar": UNPACK,
     ".bz2": "unpack it with bunzip2 FILE", ".xz": "unpack it with unxz FILE",
 }
+
+# Files of which tools/as_lines.py writes the text, also if their folder is named.
+CONVERTIBLE = {kind for kind, advice in REFUSED.items() if advice.startswith(CONVERT)}
+CONVERTIBLE |= {".eml", ".mbox", ".xml"}
 
 # First bytes of files that are no UTF-8, what they are, and what to do with them. UTF-32 comes
 # before UTF-16, whose mark is the beginning of its own.
@@ -121,7 +125,7 @@ SIGNATURES = (
     (b"PK\3\4", "a zip archive (.docx, .xlsx, .odt and .epub are such)",
      "give it its suffix back to learn how to read it, or else unpack it"),
     (b"%PDF-", "a PDF", REFUSED[".pdf"]),
-    (b"{\\rtf", "rich text (RTF)", AS_TEXT),
+    (b"{\\rtf", "rich text (RTF)", CONVERTED),
     (b"\xd0\xcf\x11\xe0", "an old Word or Excel file", SAVE_AS_TEXT),
     (b"PAR1", "a Parquet file", "name it .parquet"),
     (b"BZh91AY&SY", "compressed with bzip2", REFUSED[".bz2"]),
@@ -218,6 +222,10 @@ def advise_object(text: str) -> str:
     if not lengths:
         return REFUSED[".json"]
     longest = max(lengths, key=lambda key: lengths[key])
+    sizes = ColumnSizes()
+    sizes.add_nested("", list(value.values()))
+    if sizes.nested[""] > LONGER * lengths[longest] > 0 and len(lengths) < len(value):
+        return f"{CONVERT} writes the objects of its list with most text"
     return ("it is one object: jq -c . FILES > NEW.jsonl writes each such file as a line, of which "
             f"--data.column={shlex.quote(longest)} reads the longest text")
 
@@ -669,6 +677,11 @@ ADVISE_UNQUOTED = (
     "> NEW.jsonl reads them as such"
 )
 MAIL = {".mbox", ".eml"}
+# How mail begins: perhaps with the line that begins a message in an mbox, and then with headers,
+# among which is one that no other text has.
+MAIL_BEGINNING = re.compile(
+    r"(From \S+.*\n)?([\w-]+:.*\n([ \t].*\n)*)*?(Message-ID|MIME-Version|Received|Return-Path):",
+    re.IGNORECASE)
 SUBTITLES = {".srt", ".vtt"}
 # `datasets` needs pandas, so whoever has Parquet files has it.
 PARQUET_AS_LINES = (

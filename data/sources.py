@@ -26,9 +26,12 @@ from data.readers import (
     CODE,
     COMPRESSED,
     CONVERT,
+    CONVERTIBLE,
     FORMATTED,
+    HEAD,
     LONGER,
     MAIL,
+    MAIL_BEGINNING,
     NO_PROSE,
     NOTHING,
     PLAIN,
@@ -83,6 +86,9 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
+# What stands above the text of a book of Project Gutenberg, and how to have that text alone.
+LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
+WITHOUT_LICENCE = r"sed '1,/^\*\*\* *START OF/d; /^\*\*\* *END OF/,$d' FILE > NEW.txt"
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
@@ -341,7 +347,7 @@ class Files(Source):
                 raise error
         # These are made anew at every start: files may come that are not read.
         for line in chain.from_iterable(search.list_files(left_out) for search in searches):
-            say(line)
+            say(place_scripts(line))
         for line in chain.from_iterable(search.lines() for search in searches):
             self.say(line)
         for line in notes.lines():
@@ -595,12 +601,12 @@ def search_files(pattern: str) -> "Search":
     if not paths:
         left_out = search.describe_others()
         content = f", and has {left_out}" if left_out else ""
+        advice = search.advise_conversion()
         unknown = search.find_unknown()
-        if unknown is None:
-            advice = search.advise_refused()
-        else:
+        if unknown is not None:
             kind, glob_of_kind = unknown
-            advice = f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
+            advice += f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
+        advice = advice or search.advise_refused()
         raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 
@@ -710,9 +716,17 @@ class Search:
 
     def unknown_kinds(self) -> list[tuple[str, list[str]]]:
         """Return the suffixes that may be those of prose, each with its files, most files first."""
-        known = {*PLAIN, *REFUSED, *NO_PROSE.split()}
+        known = {*PLAIN, *REFUSED, *CONVERTIBLE, *NO_PROSE.split()}
         unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
         return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
+
+    def advise_conversion(self) -> str:
+        """Return how to make text of files in a folder that have another format; "" for none."""
+        kinds = sorted(CONVERTIBLE.intersection(self.others))
+        if not kinds:
+            return ""
+        command = CONVERT.replace("FILES", shlex.quote(self.pattern))
+        return f"; {command} writes the text of the {', '.join(kinds)} files"
 
     def advise_refused(self) -> str:
         """Return why a file of the most frequent suffix that is no text is not read; or "".
@@ -770,6 +784,7 @@ class Search:
         if unknown is not None:
             kind, glob_of_kind = unknown
             rest += f"; to read the {kind} files too, add --data.files {shlex.quote(glob_of_kind)}"
+        rest += self.advise_conversion()
         return f"note: {self.pattern}: {share}{rest}"
 
     def describe_software(self) -> str | None:
@@ -857,6 +872,12 @@ class Notes:
     """Those of tables of which all columns are read (not .parquet)."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
+    mail: list[str] = field(default_factory=list)
+    """Files of mail."""
+    archives: list[str] = field(default_factory=list)
+    """Files of an archive of X (Twitter), which are JavaScript with JSON in it."""
+    books: list[str] = field(default_factory=list)
+    """Books of Project Gutenberg with its licence."""
     subtitles: list[str] = field(default_factory=list)
     """Files of subtitles with times."""
     pages: list[str] = field(default_factory=list)
@@ -883,6 +904,9 @@ class Notes:
         self.other_columns |= noticed.other_columns
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
+        self.mail += noticed.mail
+        self.archives += noticed.archives
+        self.books += noticed.books
         self.subtitles += noticed.subtitles
         self.pages += noticed.pages
         self.xml += noticed.xml
@@ -921,6 +945,12 @@ class Notes:
     def look_at_start(self, text: str, name: str, kind: str) -> None:
         """Note what the first piece of a file of plain text shows."""
         self.n_plain += 1
+        if kind in MAIL or (kind not in CODE.split() and MAIL_BEGINNING.match(text[:HEAD])):
+            self.mail.append(name)
+        if text.startswith("window.YTD."):
+            self.archives.append(name)
+        if re.search(LICENCE_BEGINS, text, re.MULTILINE):
+            self.books.append(name)
         if kind in SUBTITLES and "-->" in text:
             self.subtitles.append(name)
         if re.match(r"\s*(<\?xml[^>]*>\s*)?<(!doctype )?html\b", text, re.IGNORECASE):
@@ -1015,9 +1045,17 @@ class Notes:
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
-        if not MAIL.isdisjoint(self.kinds):
-            lines.append("note: mail has headers and attachments, which are trained as text: "
-                         f"{CONVERT} writes the plain text of its messages")
+        if self.mail:
+            lines.append("note: mail, whose headers and attachments are trained as text: "
+                         f"{list_names(self.mail)}; {CONVERT} writes what its messages say")
+        if self.archives:
+            lines.append("note: JSON in JavaScript, as in an archive of X, whose names and braces "
+                         f"are trained as text: {list_names(self.archives)}; {CONVERT} writes its "
+                         "rows")
+        if self.books:
+            lines.append("note: books with the licence of Project Gutenberg, which is trained as "
+                         "text, and fills much of what is held out of one book: "
+                         f"{list_names(self.books)}; {WITHOUT_LICENCE} drops it")
         if self.subtitles:
             lines.append("note: subtitles, whose numbers and times are trained as text: "
                          f"{list_names(self.subtitles)}; {CONVERT} writes what is said in each "

@@ -215,9 +215,47 @@ def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expect
 @pytest.mark.parametrize("value, rows", [
     ([{"a": 1}, {"b": "x"}], [{"a": 1}, {"b": "x"}]), (["x", "y"], [{"text": "x"}, {"text": "y"}]),
     ({"people": [{"n": 1}], "chat": {"messages": [{"t": "hi there"}]}}, [{"t": "hi there"}]),
-    ({"title": "x"}, [{"title": "x"}])])
+    ({"title": "x"}, [{"title": "x"}]),
+    ({"about": "A long description", "chats": {"list": [  # as Telegram exports all chats
+        {"name": "Ann", "messages": [{"text": "hi"}, {"text": "A long answer."}]},
+        {"name": "Bob", "messages": [{"text": ["see ", {"type": "link", "text": "a.b"}]}]}]}},
+     [{"text": "hi"}, {"text": "A long answer."},
+      {"text": ["see ", {"type": "link", "text": "a.b"}]}]),
+    ({"posts": [{"text": "An article.", "comments": [{"text": "A fine one, that is."}]}]},
+     [{"text": "An article.", "comments": [{"text": "A fine one, that is."}]}]),
+    ({"messages": [{"content": "caf\u00c3\u00a9 \u00e2\u0080\u0099"}]},  # as Facebook exports it
+     [{"content": "caf\u00e9 \u2019"}]),
+    ([{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}], [{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}])])
 def test_the_rows_of_json_stay_as_they_are(tmp_path, capsys, name, value, rows):
     assert texts(write(tmp_path / name, json.dumps(value)), capsys=capsys) == rows
+
+
+def test_posts_of_an_archive_of_x_are_written(tmp_path, capsys):
+    posts = json.dumps([{"tweet": {"id": "1", "full_text": "Hi."}}], indent=1)
+    path = write(tmp_path / "tweets.js", f"window.YTD.tweets.part0 = {posts}")
+    assert texts(path, capsys=capsys) == [{"id": "1", "full_text": "Hi."}]
+
+
+@pytest.mark.parametrize("text, expected", [
+    (r"Hello, {\b you}.\par Bye\tab now.", "Hello, you.\nBye\tnow."),
+    (r"{\fonttbl{\f0 Arial;}}{\*\generator X;}{\info{\author Ann}}\pard\f0 Hi", "Hi"),
+    (r"caf\'e9 \ldblquote x\rdblquote  \{a\\b\}", "caf\u00e9 \u201cx\u201d {a\\b}"),
+    (r"\uc1\u1076?\u-4000? \uc0\u8217 s {\uc2\u233\'c3\'a9}t", "\u0434\uf060 \u2019s \u00e9t"),
+    (r"\u-10179?\u-8704?", "\U0001f600"), ("one\\\ntwo\nthree", "one\ntwothree")])
+def test_the_text_of_rtf_is_written(tmp_path, capsys, text, expected):
+    path = write(tmp_path / "a.rtf", f"{{\\rtf1\\ansi\\ansicpg1252 {text}}}")
+    assert texts(path, capsys=capsys) == [{"text": expected}]
+
+
+def test_rtf_has_its_own_encoding(tmp_path, capsys):
+    path = write(tmp_path / "a", rb"{\rtf1\ansi\ansicpg932 \'93\'fa\'96\'7b}")
+    assert texts(path, capsys=capsys) == [{"text": "\u65e5\u672c"}]
+
+
+@pytest.mark.parametrize("start, expected", [("From a@b.c Mon\n", ["hi\n"]), ("", ["hi\n"])])
+def test_mail_without_a_suffix_is_told_by_its_start(tmp_path, capsys, start, expected):
+    path = write(tmp_path / "Inbox", start.encode() + make_mail("hi"))
+    assert texts(path, capsys=capsys) == [{"text": text} for text in expected]
 
 
 def test_of_a_database_the_table_with_most_text_is_written(tmp_path, capsys):
@@ -241,7 +279,7 @@ def test_every_message_of_a_mailbox_is_written(tmp_path, capsys):
 
 
 def test_a_folder_means_its_files_of_known_kinds(tmp_path, capsys):
-    for name in ("b.html", "a/c.HTM", "d.txt"):
+    for name in ("b.html", "a/c.HTM", "d.txt", "package.json"):
         write(tmp_path / name, name)
     assert texts(tmp_path, capsys=capsys) == [{"text": "a/c.HTM"}, {"text": "b.html"}]
 

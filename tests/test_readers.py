@@ -1482,13 +1482,49 @@ def test_a_folder_without_text_says_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("a.docx", b"PK", "a.docx is not read, because .docx is no plain text: python tools/as_lines"),
+    ("a.pdf", b"%PDF", "a.pdf is not read, because .pdf is no plain text: extract its text, as"),
     ("chat.json", b'{"messages": [{"text": "hi"}]}', "as jq -c '.messages[]' FILE")])
 def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name, content, words):
     write(tmp_path / name, content)
     write(tmp_path / "b.png", b"\x89PNG")
     with pytest.raises(UserError, match=f"without text files, and has 1 .*; .*{re.escape(words)}"):
         read(tmp_path)
+
+
+def test_a_folder_says_how_to_make_text_of_its_other_formats(tmp_path, capsys):
+    for name in ("a.html", "deep/b.HTML", "c.eml", "d.xml"):
+        write(tmp_path / "my notes" / name, "<p>Hi.</p>")
+    write(tmp_path / "my notes/package.json", "{}")
+    command = (f"python tools/as_lines.py '{tmp_path}/my notes' > NEW.jsonl writes the text of the "
+               ".eml, .html, .xml files")
+    with pytest.raises(UserError) as error:
+        read(tmp_path / "my notes")
+    assert str(error.value).endswith(f", and has 2 .html, 1 .eml, 1 .json, 1 .xml; {command}")
+    write(tmp_path / "my notes/a.lrc", "[00:01.00] La")
+    write(tmp_path / "my notes/e.txt", "text")
+    read(tmp_path / "my notes")
+    assert notes(capsys)[0].endswith(f"/**/*.lrc'; {command}")
+
+
+LICENSED = """\
+The Project Gutenberg eBook of Days\r
+\r
+*** START OF THE PROJECT GUTENBERG EBOOK DAYS ***\r
+It was.\r
+*** END OF THE PROJECT GUTENBERG EBOOK DAYS ***\r
+Section 1. General Terms of Use\r
+"""
+
+
+@pytest.mark.parametrize("content", [LICENSED, LICENSED.replace("*** ", "***", 2)])
+def test_the_licence_of_gutenberg_is_noted_and_dropped(tmp_path, capsys, content):
+    path = write(tmp_path / "book.txt", content)
+    read(path)
+    [note] = notes(capsys)
+    assert f"of one book: {path}; sed " in note
+    (command,) = re.findall("sed .* > NEW.txt", note)
+    subprocess.run(command.replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW.txt").read_bytes() == b"It was.\r\n"
 
 
 def test_an_empty_folder_is_refused(tmp_path):
@@ -1526,8 +1562,11 @@ def make_message(text):
 
 
 @pytest.mark.parametrize("name, content, noted, expected", [
-    ("a.eml", make_message("hi"), "mail has headers and attachments, which are trained", "hi\n"),
-    ("a.mbox", b"From a@b.c\n" + make_message("hi"), "mail has headers and attachments, ", "hi\n"),
+    ("a.eml", make_message("hi"), "mail, whose headers and attachments are trained as", "hi\n"),
+    ("a.mbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("Inbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("a.txt", b"Subject: A\n day\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("tweets.js", 'window.YTD.tweets.part0 = [ {"tweet": {"text": "hi"}} ]', "JSON in Java", "hi"),
     ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
     ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
     ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),
@@ -1537,13 +1576,15 @@ def test_the_command_in_a_note_writes_the_text(tmp_path, capsys, name, content, 
     path = write(tmp_path / name, content)
     read(path)
     [note] = [line for line in notes(capsys) if line.startswith(noted)]
-    assert str(path) in note or name.endswith(("eml", "mbox"))
+    assert str(path) in note
     assert run_advised(tmp_path, note, name) == [expected]
 
 
 @pytest.mark.parametrize("name, content, expected", [
     ("a.html", "<p>Hi.</p>", "Hi."), ("a.ipynb", '{"cells": [{"source": ["Hi."]}]}', "Hi."),
     ("a.json", '{"chat": [{"text": "Hi."}]}', "Hi."), ("a", '[{"text": "Hi."}]', "Hi."),
+    ("a.json", '{"of": "x", "chats": {"list": [{"messages": [{"text": "Hi all."}]}]}}', "Hi all."),
+    ("a.rtf", r"{\rtf1\ansi Hi.}", "Hi."), ("a", r"{\rtf1\ansi Hi.}", "Hi."),
     ("a.opml", '<opml><outline text="Hi."/></opml>', "Hi.")])
 def test_the_command_in_a_refusal_writes_the_text(tmp_path, name, content, expected):
     with pytest.raises(UserError) as error:

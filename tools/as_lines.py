@@ -28,6 +28,8 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+SHARE_OF_TEXT = 1 / 3  # of the list with most text; a list around it that has as much is read
+
 # --- web pages ------------------------------------------------------------------------------------
 
 # Elements that begin and end on a line of their own.
@@ -156,19 +158,124 @@ def read_notebook(path: Path) -> Iterator[str]:
 
 
 def read_json(path: Path) -> Iterator[Any]:
-    """The rows of a .json file: those of a list, of the longest list in an object, or the object.
+    """The rows of JSON: the elements of a list or, in an object, those of the list with most text.
+
+    An object without lists is one row. The archive of X has JSON in files of JavaScript, and each
+    row in an object of its own. Exports of Facebook have UTF-8 that was read as Latin-1.
     """
-    value = json.loads(decode(path.read_bytes()))
-    lists = []
-    objects = [value]
-    while objects:
-        inner = objects.pop()
+    text = re.sub(r"\A\s*window\.[\w.]+\s*=", "", decode(path.read_bytes()))
+    rows = mend_encoding(json.loads(text))
+    if not isinstance(rows, list):
+        rows = find_rows(rows)
+    for row in rows:
+        inner = list(row.values()) if isinstance(row, dict) else []
+        yield inner[0] if len(inner) == 1 and isinstance(inner[0], dict) else row
+
+
+def find_rows(value: dict[str, Any]) -> list[Any]:
+    """Return the objects of the lists that have most text in an object, or else the object.
+
+    Lists that the same keys lead to count as one: those of the messages in several chats.
+    """
+    lists: dict[tuple[str, ...], list[Any]] = {}
+
+    def collect(inner: Any, keys: tuple[str, ...]) -> None:
         if isinstance(inner, dict):
-            objects += inner.values()
-        elif isinstance(inner, list) and inner and isinstance(inner[0], dict):
-            lists.append(inner)
-    longest: list[Any] = max(lists, key=lambda rows: len(json.dumps(rows)), default=[value])
-    yield from value if isinstance(value, list) else longest
+            for key, member in inner.items():
+                collect(member, (*keys, key))
+        elif isinstance(inner, list):
+            objects = [each for each in inner if isinstance(each, dict)]
+            if objects:
+                lists.setdefault(keys, []).extend(objects)
+            for each in objects:
+                collect(each, keys)
+
+    collect(value, ())
+    sizes = {keys: sum(map(count_characters, rows)) for keys, rows in lists.items()}
+    # An outer list with a good part of the text: articles, and not the comments in them.
+    for keys in sorted(lists, key=len):
+        if SHARE_OF_TEXT * max(sizes.values()) <= sizes[keys]:
+            return lists[keys]
+    return [value]
+
+
+def count_characters(value: Any) -> int:
+    """Return the length of all strings in a value, without those in lists of objects."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(count_characters, value.values()))
+    if isinstance(value, list):
+        return sum(len(each) for each in value if isinstance(each, str))
+    return 0
+
+
+def mend_encoding(value: Any) -> Any:
+    """Return JSON with the characters that were meant, if all its strings are UTF-8 that was read
+    as Latin-1, or ASCII."""
+    def mend(inner: Any) -> Any:
+        if isinstance(inner, str):
+            return inner.encode("latin-1").decode()
+        if isinstance(inner, list):
+            return [mend(each) for each in inner]
+        if isinstance(inner, dict):
+            return {key: mend(member) for key, member in inner.items()}
+        return inner
+
+    try:
+        return mend(value)
+    except UnicodeError:
+        return value
+
+
+# Parts of RTF that are no text, and characters that have a name or a sign there.
+RTF_HIDDEN = "fonttbl colortbl stylesheet info pict object themedata header footer listtable"
+RTF_WORDS = {
+    "par": "\n", "line": "\n", "row": "\n", "cell": " ", "tab": "\t", "emdash": "\u2014",
+    "endash": "\u2013", "lquote": "\u2018", "rquote": "\u2019", "ldblquote": "\u201c",
+    "rdblquote": "\u201d", "bullet": "\u2022",
+}
+RTF_SIGNS = {"~": " ", "\n": "\n", "\r": "\n", "\\": "\\", "{": "{", "}": "}"}
+# \word or \word5, bytes such as \'e9\'e8, a sign such as \~, a brace, a line break or a text.
+RTF_TOKEN = re.compile(
+    r"\\([a-z]+)(-?\d+)? ?|((?:\\'[0-9a-fA-F]{2})+)|\\([^a-z'])|([{}])|[\r\n]+|([^\\{}\r\n]+)",
+    re.DOTALL)
+
+
+def read_rtf(path: Path) -> Iterator[str]:
+    """Rich text (RTF): its paragraphs, each in a line."""
+    source = path.read_bytes().decode("latin-1")
+    page = re.search(r"\\ansicpg(\d+)", source)
+    encoding = f"cp{page[1]}" if page else "cp1252"
+    parts: list[str] = []
+    groups: list[tuple[bool, int]] = []  # what held before each group around this place
+    hidden = False
+    stand_ins = 1  # characters after \u that programs without Unicode show in its place
+    skip = 0  # of these
+    for word, number, codes, sign, brace, text in RTF_TOKEN.findall(source):
+        if brace == "{":
+            groups.append((hidden, stand_ins))
+        elif brace == "}":
+            hidden, stand_ins = groups.pop() if groups else (False, 1)
+        elif sign == "*" or word in RTF_HIDDEN.split():
+            hidden = True
+        elif word == "uc":
+            stand_ins = int(number)
+        elif hidden:
+            continue
+        elif word == "u":
+            parts.append(chr(int(number) % 0x10000))
+            skip = stand_ins
+        elif codes or text:
+            data = bytes.fromhex(codes.replace("\\'", ""))
+            characters = text or data.decode(encoding, errors="replace")
+            parts.append(characters[skip:])
+            skip = max(0, skip - len(characters))
+        else:
+            parts.append(RTF_WORDS.get(word) or RTF_SIGNS.get(sign, ""))
+    # Of a character beyond 0xFFFF, \u has the two halves.
+    joined = "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    yield join_lines(joined.split("\n"))
 
 
 # --- mail and subtitles ---------------------------------------------------------------------------
@@ -312,7 +419,8 @@ def read_anki(path: Path) -> Iterator[str]:
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     ".html": read_page, ".htm": read_page, ".xhtml": read_page, ".mhtml": read_message,
     ".epub": read_book, ".docx": read_office, ".odt": read_office, ".pptx": read_office,
-    ".ipynb": read_notebook, ".json": read_json, ".eml": read_message, ".mbox": read_mailbox,
+    ".rtf": read_rtf, ".ipynb": read_notebook, ".json": read_json, ".eml": read_message,
+    ".mbox": read_mailbox,
     ".srt": read_subtitles, ".vtt": read_subtitles, ".xml": read_xml, ".enex": read_xml,
     ".opml": read_xml, ".fb2": read_xml, ".apkg": read_anki, ".colpkg": read_anki,
 }
@@ -328,8 +436,14 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
     start = decode(head).lstrip().lower()
     if head.startswith(b"SQLite format 3"):
         return read_database
-    if start.startswith(("{", "[")):
+    if start.startswith("{\\rtf"):
+        return read_rtf
+    if start.startswith(("{", "[", "window.ytd.")):
         return read_json
+    if start.startswith("from "):
+        return read_mailbox
+    if re.match(r"[\w-]+: ", start):
+        return read_message
     if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start):
         return read_page
     if start.startswith("<"):
@@ -338,13 +452,15 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
 
 
 def find_files(names: list[str]) -> Iterator[Path]:
-    """Yield the files, and those in folders whose suffix is known, sorted."""
+    """Yield the files, and those in folders whose suffix is known, sorted. Of .json files, some
+    tool may have left those in a folder: they have to be named."""
     for name in names:
         if not os.path.isdir(name):
             yield Path(name)
             continue
         for path in sorted(Path(name).rglob("*")):
-            if path.suffix.lower() in READERS and path.is_file():
+            suffix = path.suffix.lower()
+            if suffix in READERS and suffix != ".json" and path.is_file():
                 yield path
 
 
