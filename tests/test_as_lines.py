@@ -167,7 +167,7 @@ EVERNOTE = """\
 SMS = '<smses count="1"><sms address="+1" body="See you &#128512;" readable_date="May" /></smses>'
 TEI = """\
 <TEI xmlns="u:tei"><teiHeader><title>The edition</title></teiHeader><text><body><p>It was a
-<hi>day</hi>.</p></body></text></TEI>
+<hi>day</hi>.</p><sp><speaker>ANN</speaker><l>I know.</l></sp></body></text></TEI>
 """
 OUTLINE = """\
 <opml><head><title>List</title></head><body><outline text="Buy"><outline text="milk" _note="two"/>
@@ -203,7 +203,7 @@ def make_deck(newest):
     ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
     ("wiki.xml", WIKI, ["A '''day''' is [[time]]."]), ("blog.xml", WORDPRESS, ["One\nIt was."]),
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
-    ("a.tei", TEI, ["It was a\nday."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
+    ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
     ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(24))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):

@@ -363,13 +363,20 @@ def record_text(record: Element) -> str:
 
 def all_text(root: Element) -> str:
     """Return the text in all elements or, of an outline (OPML), in their attributes."""
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if local_name(child) in WITHOUT_TEXT:
-                parent.remove(child)
-    text = join_lines("".join(root.itertext()).split("\n"))
+    text = join_lines(element_text(root).split("\n"))
     lines = [item.get(name, "") for item in find_all(root, "outline") for name in ("text", "_note")]
     return join_lines(lines) or text
+
+
+def element_text(element: Element) -> str:
+    """Return the text in an element of XML. Elements without text around them have lines each."""
+    if local_name(element) in WITHOUT_TEXT:
+        return ""
+    texts = [element.text or ""]
+    for child in element:
+        texts += [element_text(child), child.tail or ""]
+    has_own_text = any(text.strip() for text in texts[::2])
+    return ("" if has_own_text else "\n").join(texts)
 
 
 def read_database(path: Path) -> Iterator[dict[str, Any]]:
@@ -475,8 +482,8 @@ def main(names: list[str]) -> None:
                     print(json.dumps(text))
                 elif text.strip():
                     print(json.dumps({"text": text}))
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError:  # of a command such as head, which has ended
+            os._exit(141)
         except Exception as error:
             print(f"error: {path} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
             sys.exit(2)
