@@ -51,8 +51,9 @@ with importing(__name__):
 
 TOKENS_FOR_PROMPT = 2000  # at the start of the text; a prompt is chosen from these
 LONGEST_PROMPT = 30  # characters of such a prompt
-# What lines of HTML, Markdown, wikitext, LaTeX, tables and settings have, and plain words have not.
-MARKUP = re.compile(r"''|[<>\[\]{}|\\=#*~^@$`]|://|&\w+;")
+# What lines of HTML, Markdown, wikitext, LaTeX, tables and settings have, and plain words have not;
+# and a key at the start of a line, such as "title:".
+MARKUP = re.compile(r"^[^\W\d][\w-]*:|''|[<>\[\]{}|\\=#*~^@$`]|://|&\w+;")
 
 @dataclass(frozen=True)
 class Outcome:
