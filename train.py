@@ -424,13 +424,13 @@ def choose_prompt(setup: Setup) -> str:
 def choose_line(documents: Iterable[str]) -> str:
     """Return the first line of documents that begins with plain words.
 
-    If none does, returns the first line with a letter, or "". Skips lines with a tab or another
-    character that is not printable, and the front matter of a document.
+    If none does, returns the first line with a letter, or "". A tab ends a line, too. Skips lines
+    with characters that are not printable, and the front matter of a document.
     """
     usable = ""
     for document in documents:
         text = re.sub(r"\A---\n.*?\n---\n", "", document, flags=re.DOTALL)
-        for line in map(str.strip, text.splitlines()):
+        for line in map(str.strip, text.replace("\t", "\n").splitlines()):
             if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
                 if begins_plainly(line):
                     return line

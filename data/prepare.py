@@ -216,12 +216,15 @@ def copy_parts(
 
 
 def note_windows_lines(file: BinaryIO, source: Source) -> None:
-    """Note that most lines of a text end as on Windows, by its first bytes."""
+    """Note that most lines of a text end as on Windows or an old Mac, by its first bytes."""
     file.seek(0)
     beginning = file.read(1 << 20)
     if 2 * beginning.count(b"\r\n") > beginning.count(b"\n"):
         source.say("note: lines of this text end in \\r\\n, as on Windows, and so will those that "
                    "the model writes: tr -d '\\r' < FILE > NEW makes \\n of it")
+    elif beginning.count(b"\r") > beginning.count(b"\n"):
+        source.say("note: lines of this text end in \\r, as on old Macs, and so will those that "
+                   "the model writes: tr '\\r' '\\n' < FILE > NEW makes \\n of it")
 
 
 def note_copies(

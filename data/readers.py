@@ -100,6 +100,7 @@ REFUSED = {
     ".html": CONVERTED, ".htm": CONVERTED, ".xhtml": CONVERTED, ".mhtml": CONVERTED,
     ".docx": CONVERTED, ".odt": CONVERTED, ".pptx": CONVERTED, ".epub": CONVERTED,
     ".fb2": CONVERTED, ".enex": CONVERTED, ".opml": CONVERTED,
+    ".arrow": f"{CONVERT} writes its rows",
     ".apkg": f"{CONVERT} writes its notes", ".colpkg": f"{CONVERT} writes its notes",
     ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
     ".rtf": CONVERTED, ".doc": SAVE_AS_TEXT, ".pages": SAVE_AS_TEXT,
@@ -688,16 +689,6 @@ PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
     "lines=True, force_ascii=False)"
 )
-# A chat of ChatGPT is a tree, because answers can be asked for again. These are the turns from its
-# root to the message that is shown last.
-CHATGPT_TURNS = (
-    ". as $chat | {messages: [.current_node // empty | recurse($chat.mapping[.].parent; . != null)]"
-    " | reverse | map($chat.mapping[.].message | select(.content.parts != null) | {role: "
-    '.author.role, content: (.content.parts | map(strings) | join("\\n"))} '
-    '| select(.content != ""))}'
-)
-
-
 def run_jq(program: str, is_parquet: bool) -> str:
     """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
     if is_parquet:
@@ -885,8 +876,7 @@ def advise_nested(
             return ""
         advice = f"; column {name} has more text: "
     if name == "mapping" and "current_node" in columns and not is_parquet:  # ChatGPT's
-        return (f"{advice}jq -c {shlex.quote(CHATGPT_TURNS)} FILE > NEW.jsonl writes its chats, "
-                "which --data.column messages reads")
+        return (f"{advice}{CONVERT} writes its chats, which --data.column messages reads")
     program = f"{{text: {jq_field(name)}.KEY}}"
     if columns[name] == "list":
         program = f'{{text: ([{jq_field(name)}[]?.KEY | strings] | join("\\n"))}}'
@@ -928,7 +918,8 @@ def read_jsonl(path: str, column: str) -> Iterator[dict[str, Any]]:
         head = file.peek(HEAD).removeprefix(codecs.BOM_UTF8)
         # An array may be a single line that is larger than memory.
         if re.match(rb"\s*\[(\s*[\[{]|[ \t\r]*(\n|$))", head):
-            raise UserError(f"it holds one JSON array, not one object per line: {AS_LINES}")
+            raise UserError("it holds one JSON array, not one object per line: "
+                            f"{AS_LINES}; without jq: {CONVERT}")
         for number, line in enumerate(read_lines(file), 1):
             if line.strip():
                 yield parse_object(line, column, f"line {number}")
@@ -944,7 +935,7 @@ def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if line.strip() == "{":
             raise UserError("its objects are pretty-printed over several lines, not one object per "
-                            "line: run jq -c . FILE > NEW.jsonl") from None
+                            f"line: run jq -c . FILE > NEW.jsonl; without jq: {CONVERT}") from None
         words = first_line(error)
         if isinstance(error, json.JSONDecodeError):
             # The parser takes the line break for white space, and goes on to the line after it.

@@ -89,6 +89,7 @@ ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 # What stands above the text of a book of Project Gutenberg, and how to have that text alone.
 LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
 WITHOUT_LICENCE = r"sed '1,/^\*\*\* *START OF/d; /^\*\*\* *END OF/,$d' FILE > NEW.txt"
+ROWS_OF_TABLE = 10  # lines with equally many tabs that make a table
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
@@ -451,6 +452,10 @@ class Hub(Source):
         name = str(config.hub)
         if not os.path.isdir(name):  # it may be a data set
             refuse_local("data.hub", name)
+        elif any(Path(name).rglob("*.arrow")):
+            raise UserError(f"data.hub {name} was written by save_to_disk: "
+                            f"{CONVERT.replace('FILES', shlex.quote(name))} writes its rows for "
+                            "--data.files")
         datasets = import_datasets()
         notes = Notes(config)
         with reading(name, ELSEWHERE):
@@ -876,6 +881,8 @@ class Notes:
     """Files of mail."""
     archives: list[str] = field(default_factory=list)
     """Files of an archive of X (Twitter), which are JavaScript with JSON in it."""
+    tables: list[str] = field(default_factory=list)
+    """Files of plain text whose lines have tabs as a table has."""
     books: list[str] = field(default_factory=list)
     """Books of Project Gutenberg with its licence."""
     subtitles: list[str] = field(default_factory=list)
@@ -906,6 +913,7 @@ class Notes:
         self.sizes.update(noticed.sizes)
         self.mail += noticed.mail
         self.archives += noticed.archives
+        self.tables += noticed.tables
         self.books += noticed.books
         self.subtitles += noticed.subtitles
         self.pages += noticed.pages
@@ -949,6 +957,8 @@ class Notes:
             self.mail.append(name)
         if text.startswith("window.YTD."):
             self.archives.append(name)
+        if kind not in CODE.split() and begins_as_table(text):
+            self.tables.append(name)
         if re.search(LICENCE_BEGINS, text, re.MULTILINE):
             self.books.append(name)
         if kind in SUBTITLES and "-->" in text:
@@ -1052,6 +1062,10 @@ class Notes:
             lines.append("note: JSON in JavaScript, as in an archive of X, whose names and braces "
                          f"are trained as text: {list_names(self.archives)}; {CONVERT} writes its "
                          "rows")
+        if self.tables:
+            lines.append("note: tables with tabs, whose columns are all trained as text: "
+                         f"{list_names(self.tables)}; renamed to .tsv, with a line above that "
+                         "names the columns, those of --data.column are read")
         if self.books:
             lines.append("note: books with the licence of Project Gutenberg, which is trained as "
                          "text, and fills much of what is held out of one book: "
@@ -1093,6 +1107,17 @@ class Notes:
                          f"document each: {list_names(self.undivided)} "
                          f"({len(self.undivided):,} of {self.n_plain:,} files)")
         return lines
+
+
+def begins_as_table(text: str) -> bool:
+    """Return whether the first lines of a text have tabs, and equally many.
+
+    Comments, which begin with #, are not counted.
+    """
+    lines = [line for line in text[:HEAD].split("\n")[:-1] if line.strip() and line[0] != "#"]
+    counts = {line.rstrip("\r").count("\t") for line in lines}
+    begins = any(line.startswith("\t") for line in lines)
+    return len(lines) >= ROWS_OF_TABLE and len(counts) == 1 and counts != {0} and not begins
 
 
 def divides(marker: str, text: str, kind: str) -> bool:

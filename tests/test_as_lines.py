@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from datetime import date
 from email.message import EmailMessage
 
 import pyarrow
@@ -225,9 +226,54 @@ def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expect
      [{"text": "An article.", "comments": [{"text": "A fine one, that is."}]}]),
     ({"messages": [{"content": "caf\u00c3\u00a9 \u00e2\u0080\u0099"}]},  # as Facebook exports it
      [{"content": "caf\u00e9 \u2019"}]),
+    ([{"title": "x", "current_node": "b", "mapping": {  # a chat of ChatGPT
+        "root": {"message": None, "parent": None},
+        "a": {"message": {"author": {"role": "user"}, "content": {"parts": ["Hi."]}},
+              "parent": "root"},
+        "b": {"message": {"author": {"role": "assistant"}, "content": {"parts": ["No.", {}]}},
+              "parent": "a"}}}],
+     [{"title": "x", "current_node": "b", "messages": [
+         {"role": "user", "content": "Hi."}, {"role": "assistant", "content": "No."}]}]),
     ([{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}], [{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}])])
 def test_the_rows_of_json_stay_as_they_are(tmp_path, capsys, name, value, rows):
     assert texts(write(tmp_path / name, json.dumps(value)), capsys=capsys) == rows
+
+
+def test_objects_over_several_lines_are_rows(tmp_path, capsys):
+    path = write(tmp_path / "a.jsonl", '\n{\n "a": 1\n}\n{"a": 2} {"a": "caf\u00c3\u00a9"}\n')
+    assert texts(path, capsys=capsys) == [{"a": 1}, {"a": 2}, {"a": "caf\u00c3\u00a9"}]
+
+
+def test_rows_of_arrow_stay_as_they_are(tmp_path, capsys):
+    table = pyarrow.table({"text": ["one", "two"], "day": [date(2024, 5, 1), None]})
+    for name, new in {"a.arrow": pyarrow.ipc.new_stream, "b.arrow": pyarrow.ipc.new_file}.items():
+        with new(str(tmp_path / name), table.schema) as writer:
+            writer.write(table)
+        assert texts(tmp_path, capsys=capsys) == [
+            {"text": "one", "day": "2024-05-01"}, {"text": "two", "day": None}]
+        (tmp_path / name).unlink()
+
+
+YOUTUBE = """\
+WEBVTT
+
+00:00:00.160 --> 00:00:02.389 align:start position:0%
+\x20
+hello<00:00:00.400><c> you</c>
+
+00:00:02.389 --> 00:00:02.399 align:start position:0%
+hello you
+\x20
+
+00:00:02.399 --> 00:00:04.000 align:start position:0%
+hello you
+how<00:00:03.000><c> are</c>
+"""
+
+
+def test_lines_that_go_on_from_cue_to_cue_are_written_once(tmp_path, capsys):
+    path = write(tmp_path / "a.vtt", YOUTUBE)
+    assert texts(path, capsys=capsys) == [{"text": "hello you\nhow are"}]
 
 
 def test_posts_of_an_archive_of_x_are_written(tmp_path, capsys):

@@ -458,6 +458,13 @@ def test_files_without_text_of_their_own_are_noted(tmp_path, capsys):
     assert note in data.notes  # for later trainings
 
 
+def test_lines_of_an_old_mac_are_noted(tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\r".join(words(seed).strip().encode() for seed in range(9)))
+    prepare(config(path), fit_vocabulary=True)
+    assert "note: lines of this text end in \\r, as on old Macs, " in capsys.readouterr().err
+
+
 def test_a_small_copy_is_not_noted(tmp_path, capsys):
     """Such as a licence in each folder of source code."""
     for name, content in {"a.txt": words(1) * 99, "b.txt": words(2), "c.txt": words(2)}.items():

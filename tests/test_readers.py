@@ -241,20 +241,17 @@ def write_chats(path):
 def test_chats_of_chatgpt_are_told_from_their_ids(tmp_path):
     with pytest.raises(UserError) as error:
         read(write_chats(tmp_path / "conv.jsonl"))
-    message = str(error.value)
-    assert "choose one with --data.column, as title, which has most text; " in message
-    assert "; column mapping has more text: jq -c '. as $chat | " in message
-    assert message.endswith(" writes its chats, which --data.column messages reads")
+    assert str(error.value).endswith(
+        "choose one with --data.column, as title, which has most text; --data.column A,B joins two;"
+        " column mapping has more text: python tools/as_lines.py FILES > NEW.jsonl writes its "
+        "chats, which --data.column messages reads")
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 def test_chats_of_chatgpt_are_read_as_advised(tmp_path):
     path = write_chats(tmp_path / "conv.jsonl")
     with pytest.raises(UserError) as error:
         read(path)
-    (command,) = re.findall("jq .* > NEW.jsonl", str(error.value))
-    subprocess.run(command.replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
-    assert read(tmp_path / "NEW.jsonl", column="messages") == [
+    assert run_advised(tmp_path, str(error.value), path.name, column="messages") == [
         f"user: {'Where to go? ' * 20}\nassistant: To Rome.",
         f"user: And then?\nassistant: {'Home. ' * 20}"]
 
@@ -1532,13 +1529,13 @@ def test_an_empty_folder_is_refused(tmp_path):
         read(tmp_path)
 
 
-def run_advised(folder, advice, *files):
+def run_advised(folder, advice, *files, **options):
     """Run the command in a note or an error, in this folder, and read what it has written."""
     (command,) = re.findall("python tools/as_lines.py FILES > NEW.jsonl", advice)
     command = command.replace("FILES", shlex.join(files))
     command = command.replace("python tools", f"{shlex.quote(sys.executable)} {ROOT}/tools")
     subprocess.run(command, shell=True, cwd=folder, check=True)
-    return read(folder / "NEW.jsonl")
+    return read(folder / "NEW.jsonl", **options)
 
 
 STACK_EXCHANGE = """\

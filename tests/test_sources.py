@@ -599,6 +599,31 @@ def test_nul_characters_are_noted_once(tmp_path, capsys):
         f"NUL characters, as binary data has them, are trained as text: {path}"]
 
 
+@pytest.mark.parametrize("row", ["{}\teng\tIt was.\n", "{}\tIt was.\r\n", "#{}\n1\ta\n"])
+def test_a_table_in_a_plain_file_is_noted(tmp_path, capsys, row):
+    path = write(tmp_path / "a.txt", "".join(map(row.format, range(12))))
+    texts(files=path)
+    assert notes(capsys) == [
+        f"tables with tabs, whose columns are all trained as text: {path}; renamed to .tsv, with a "
+        "line above that names the columns, those of --data.column are read"]
+
+
+@pytest.mark.parametrize("content", [
+    "\ta line of a list\n" * 12, "1\ta\n" * 9, "1\ta\n" * 12 + "a line\n", "a line\n" * 12])
+def test_lines_with_tabs_are_not_always_a_table(tmp_path, capsys, content):
+    texts(files=write(tmp_path / "a.txt", content))
+    assert notes(capsys) == []
+
+
+def test_a_data_set_that_was_saved_to_disk_says_how_to_read_it(tmp_path):
+    write(tmp_path / "my set/train/data-00000-of-00001.arrow", "x")
+    with pytest.raises(UserError) as error:
+        texts(hub=str(tmp_path / "my set"))
+    assert str(error.value) == (
+        f"data.hub {tmp_path}/my set was written by save_to_disk: python tools/as_lines.py "
+        f"'{tmp_path}/my set' > NEW.jsonl writes its rows for --data.files")
+
+
 def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "PIECE", 8)
     texts(files=write(tmp_path / "a.txt", "Write:\n\n<html>\n"))

@@ -3,9 +3,10 @@
     python tools/as_lines.py FILES > NEW.jsonl
 
 It takes files and folders, and writes a line {"text": ...} for each text: a page, a book, a
-document, a message, an article of a wiki, a card. The rows of a .json file stay as they are, and so
-do those of the table with most text in a database of SQLite. Layout and markup are lost, but for
-the markup of a wiki. It needs no package, but pyarrow for a deck of Anki in its newest format.
+document, a message, an article of a wiki, a card. The rows of .json and .arrow files stay as they
+are, and so do those of the table with most text in a database of SQLite. Layout and markup are
+lost, but for the markup of a wiki. It needs no package, but pyarrow for .arrow and for a deck of
+Anki in its newest format.
 """
 
 import email
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from email.policy import default
 from html.parser import HTMLParser
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -158,18 +160,53 @@ def read_notebook(path: Path) -> Iterator[str]:
 
 
 def read_json(path: Path) -> Iterator[Any]:
-    """The rows of JSON: the elements of a list or, in an object, those of the list with most text.
+    """The rows of JSON: the elements of a list, or those of the list with most text in an object.
 
-    An object without lists is one row. The archive of X has JSON in files of JavaScript, and each
-    row in an object of its own. Exports of Facebook have UTF-8 that was read as Latin-1.
+    An object without lists is one row, and so is each of several objects. The archive of X has JSON
+    in files of JavaScript, and each row in an object of its own. Exports of Facebook have UTF-8
+    that was read as Latin-1.
     """
     text = re.sub(r"\A\s*window\.[\w.]+\s*=", "", decode(path.read_bytes()))
-    rows = mend_encoding(json.loads(text))
-    if not isinstance(rows, list):
-        rows = find_rows(rows)
+    rows = list(parse_values(text))
+    if len(rows) == 1:
+        value = mend_encoding(rows[0])
+        rows = value if isinstance(value, list) else find_rows(value)
     for row in rows:
         inner = list(row.values()) if isinstance(row, dict) else []
-        yield inner[0] if len(inner) == 1 and isinstance(inner[0], dict) else row
+        if len(inner) == 1 and isinstance(inner[0], dict):
+            yield inner[0]
+        elif isinstance(row, dict) and "mapping" in row and "current_node" in row:
+            messages = find_turns(row)
+            del row["mapping"]
+            yield row | {"messages": messages}
+        else:
+            yield row
+
+
+def parse_values(text: str) -> Iterator[Any]:
+    """Yield the values of JSON that stand one after another, each perhaps over several lines."""
+    spaces = re.compile(r"\s*")
+    position = 0
+    while (position := spaces.match(text, position).end()) < len(text):
+        value, position = json.JSONDecoder().raw_decode(text, position)
+        yield value
+
+
+def find_turns(chat: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the turns of a chat of ChatGPT, from the first message to the one shown last.
+
+    The chat is a tree, because answers can be asked for again.
+    """
+    turns = []
+    node = chat["current_node"]
+    while node is not None:
+        message = chat["mapping"][node].get("message") or {}
+        parts = (message.get("content") or {}).get("parts") or []
+        words = "\n".join(part for part in parts if isinstance(part, str))
+        if words:
+            turns.append({"role": message["author"]["role"], "content": words})
+        node = chat["mapping"][node].get("parent")
+    return turns[::-1]
 
 
 def find_rows(value: dict[str, Any]) -> list[Any]:
@@ -293,27 +330,35 @@ def message_text(message: Any) -> str:
     return page_text(text) if body.get_content_subtype() == "html" else text
 
 
+def parse_message(file: Any) -> Any:
+    """Return the message in an open file."""
+    return email.message_from_binary_file(file, EmailMessage, policy=default)
+
+
 def read_message(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        yield message_text(email.message_from_binary_file(file, EmailMessage, policy=default))
+        yield message_text(parse_message(file))
 
 
 def read_mailbox(path: Path) -> Iterator[str]:
-    box = mailbox.mbox(path, create=False, factory=lambda file: email.message_from_binary_file(
-        file, EmailMessage, policy=default))
-    yield from map(message_text, box)
+    yield from map(message_text, mailbox.mbox(path, parse_message, create=False))
 
 
 def read_subtitles(path: Path) -> Iterator[str]:
     """Subtitles: what stands below each line of times, without tags.
 
-    A number or a name may stand above it, and in .vtt there are blocks without times.
+    A number or a name may stand above it, and in .vtt there are blocks without times. Where words
+    have times, as YouTube's, lines that go on from cue to cue are written once.
     """
     text = decode(path.read_bytes()).replace("\r\n", "\n")
-    blocks = re.split(r"\n\s*\n|\n(?=(?:\d+\n)?.*-->)", text)
-    cues = [block.split("-->", 1)[1].partition("\n")[2].strip()
-            for block in blocks if "-->" in block]
-    yield re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(cues))
+    blocks = re.split(r"\n\n+|\n(?=(?:\d+\n)?.*-->)", text)
+    cues = [block.split("-->", 1)[1].partition("\n")[2] for block in blocks if "-->" in block]
+    has_timed_words = re.search(r"<\d\d:", text)
+    text = re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(cues))
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if has_timed_words:
+        lines = [line for line, _ in groupby(lines)]
+    yield "\n".join(lines)
 
 
 # --- XML and Anki ---------------------------------------------------------------------------------
@@ -379,6 +424,21 @@ def element_text(element: Element) -> str:
     return ("" if has_own_text else "\n").join(texts)
 
 
+def read_arrow(path: Path) -> Iterator[dict[str, Any]]:
+    """A file of Arrow, as `datasets` writes by save_to_disk: its rows."""
+    import pyarrow
+
+    with pyarrow.memory_map(str(path)) as source:
+        if source.read(6) == b"ARROW1":
+            reader = pyarrow.ipc.open_file(source)
+            for number in range(reader.num_record_batches):
+                yield from reader.get_batch(number).to_pylist()
+            return
+        source.seek(0)
+        for batch in pyarrow.ipc.open_stream(source):
+            yield from batch.to_pylist()
+
+
 def read_database(path: Path) -> Iterator[dict[str, Any]]:
     """A database of SQLite: the rows of the table with most text, without bytes."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
@@ -430,6 +490,7 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     ".mbox": read_mailbox,
     ".srt": read_subtitles, ".vtt": read_subtitles, ".xml": read_xml, ".enex": read_xml,
     ".opml": read_xml, ".fb2": read_xml, ".apkg": read_anki, ".colpkg": read_anki,
+    ".arrow": read_arrow,
 }
 
 
@@ -479,7 +540,7 @@ def main(names: list[str]) -> None:
         try:
             for text in choose_reader(path)(path):
                 if isinstance(text, dict):  # a row of a .json file
-                    print(json.dumps(text))
+                    print(json.dumps(text, default=str))
                 elif text.strip():
                     print(json.dumps({"text": text}))
         except BrokenPipeError:  # of a command such as head, which has ended
