@@ -265,6 +265,8 @@ def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
     if parts[0] == parts[-1]:  # there is one part, perhaps of millions of rows
         return []
     unique, documents = np.unique(hashes, return_inverse=True)
+    if len(unique) == len(hashes):
+        return []
     pairs = np.unique(parts * len(unique) + documents)  # of each part, each document once
     part_of, document_of = np.divmod(pairs, len(unique))
     n_parts_with = np.bincount(document_of)  # each document

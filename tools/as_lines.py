@@ -185,10 +185,10 @@ def read_json(path: Path) -> Iterator[Any]:
 
 def parse_values(text: str) -> Iterator[Any]:
     """Yield the values of JSON that stand one after another, each perhaps over several lines."""
-    spaces = re.compile(r"\s*")
+    beginning = re.compile(r"\S")
     position = 0
-    while (position := spaces.match(text, position).end()) < len(text):
-        value, position = json.JSONDecoder().raw_decode(text, position)
+    while begin := beginning.search(text, position):
+        value, position = json.JSONDecoder().raw_decode(text, begin.start())
         yield value
 
 
