@@ -563,6 +563,8 @@ def match_files(pattern: str) -> list[str]:
 
 def suggest_source(pattern: str) -> str:
     """Return what may be meant by a name of --data.files that leads to no file."""
+    if pattern == "-":
+        return ": did you mean --data.files /dev/stdin?"
     if re.match("https?://", pattern):
         return f": did you mean --data.url {shlex.quote(pattern)}?"
     parts = [part.strip() for part in pattern.split(",")]

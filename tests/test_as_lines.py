@@ -29,7 +29,8 @@ SAID = "A day & a night\nIt was a fine day,\ncaf\u00e9 \u00e9.\none\ntwo\nif x:\
 
 def texts(*paths, capsys):
     """The texts that are written of these files."""
-    main([str(path) for path in paths])
+    with pytest.raises(SystemExit, match="0"):
+        main([str(path) for path in paths])
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -325,18 +326,23 @@ def test_every_message_of_a_mailbox_is_written(tmp_path, capsys):
 
 
 def test_a_folder_means_its_files_of_known_kinds(tmp_path, capsys):
-    for name in ("b.html", "a/c.HTM", "d.txt", "package.json"):
+    for name in ("b.html", "a/c.HTM", "d.txt", "package.json", "._b.html", ".git/e.html"):
         write(tmp_path / name, name)
     assert texts(tmp_path, capsys=capsys) == [{"text": "a/c.HTM"}, {"text": "b.html"}]
 
 
 @pytest.mark.parametrize("name, content", [
-    ("a.txt", "text"), ("a.epub", "no zip"), ("a.xml", "<a>"), ("a.ipynb", "{}"), ("a.json", "{")])
+    ("a.txt", "text"), ("a.epub", "no zip"), ("a.xml", "<a>"), ("a.ipynb", "{}"), ("a.json", "{"),
+    ("b.json", "[5]"), ("b.txt", "Note: this is no mail.\n\nMessage-ID: no.\n")])
 def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys, name, content):
+    """And those after it are read."""
     path = write(tmp_path / name, content)
+    page = write(tmp_path / "z.html", "<p>Hi.")
     with pytest.raises(SystemExit, match="2"):
-        main([str(path)])
-    assert capsys.readouterr().err.startswith(f"error: {path} cannot be read: ")
+        main([str(path), str(page)])
+    said = capsys.readouterr()
+    assert said.err.startswith(f"error: {path} cannot be read: ")
+    assert said.out == '{"text": "Hi."}\n'
 
 
 def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):

@@ -256,6 +256,11 @@ def test_the_file_of_the_nearest_name_is_suggested(tmp_path, named, suggestion):
                                  + suggestion.format(folder=tmp_path))
 
 
+def test_a_dash_is_told_the_name_of_standard_input():
+    with pytest.raises(UserError, match="^--data.files - matches .*: did you mean .* /dev/stdin.$"):
+        texts(files="-")
+
+
 def test_a_missing_relative_path_is_shown_with_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:

@@ -48,30 +48,31 @@ class PageReader(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.text = ""
-        self.hidden = False
+        self.parts: list[str] = []
+        self.is_hidden = False
         self.is_preformatted = False
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.hidden = tag in ("script", "style")
+        self.is_hidden = tag in ("script", "style")
         self.is_preformatted |= tag == "pre"
         if tag in BLOCKS:
-            self.text += "\n"
+            self.parts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
-        self.hidden = False
+        self.is_hidden = False
         self.is_preformatted &= tag != "pre"
         if tag in BLOCKS:
-            self.text += "\n"
+            self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        if self.hidden:
+        if self.is_hidden or not data:
             return
         if not self.is_preformatted:
             data = re.sub(r"\s+", " ", data)
-            if self.text[-1:].isspace():
+            if not self.parts or self.parts[-1][-1:].isspace():
                 data = data.lstrip()
-        self.text += data
+        if data:
+            self.parts.append(data)
 
 
 def page_text(page: str) -> str:
@@ -79,7 +80,7 @@ def page_text(page: str) -> str:
     reader = PageReader()
     reader.feed(page)
     reader.close()
-    return join_lines(reader.text.split("\n"))
+    return join_lines("".join(reader.parts).split("\n"))
 
 
 def join_lines(lines: list[str]) -> str:
@@ -124,10 +125,10 @@ def read_book(path: Path) -> Iterator[str]:
         files = {item.get("id"): item.get("href", "") for item in find_all(content, "item")}
         chapters = []
         for item in find_all(content, "itemref"):
-            name = unquote(files[item.get("idref")])
-            chapter = book.read(posixpath.normpath(
-                posixpath.join(posixpath.dirname(package), name)))
-            chapters.append(page_text(decode(chapter)))
+            name = unquote(files.get(item.get("idref"), ""))
+            path_in_book = posixpath.normpath(posixpath.join(posixpath.dirname(package), name))
+            if path_in_book in book.namelist():
+                chapters.append(page_text(decode(book.read(path_in_book))))
     yield "\n".join(filter(None, chapters))
 
 
@@ -179,8 +180,10 @@ def read_json(path: Path) -> Iterator[Any]:
             messages = find_turns(row)
             del row["mapping"]
             yield row | {"messages": messages}
-        else:
+        elif isinstance(row, (dict, str)):
             yield row
+        else:
+            raise ValueError(f"a row is of the type {type(row).__name__}, and no object or string")
 
 
 def parse_values(text: str) -> Iterator[Any]:
@@ -494,13 +497,19 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
 }
 
 
+# Of mail, perhaps with the line that begins a message in an mbox, as data/readers.py has it.
+MAIL_BEGINNING = re.compile(
+    r"(From \S+.*\n)?([\w-]+:.*\n([ \t].*\n)*)*?(Message-ID|MIME-Version|Received|Return-Path):",
+    re.IGNORECASE)
+
+
 def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
     """Return how to read a file, by its suffix or else by its start. ValueError if it is unknown.
     """
     if path.suffix.lower() in READERS:
         return READERS[path.suffix.lower()]
     with path.open("rb") as file:
-        head = file.read(1000)
+        head = file.read(4096)
     start = decode(head).lstrip().lower()
     if head.startswith(b"SQLite format 3"):
         return read_database
@@ -508,10 +517,9 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
         return read_rtf
     if start.startswith(("{", "[", "window.ytd.")):
         return read_json
-    if start.startswith("from "):
-        return read_mailbox
-    if re.match(r"[\w-]+: ", start):
-        return read_message
+    mail = MAIL_BEGINNING.match(head.decode("latin-1"))
+    if mail:
+        return read_mailbox if mail[1] else read_message
     if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start):
         return read_page
     if start.startswith("<"):
@@ -520,22 +528,26 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
 
 
 def find_files(names: list[str]) -> Iterator[Path]:
-    """Yield the files, and those in folders whose suffix is known, sorted. Of .json files, some
-    tool may have left those in a folder: they have to be named."""
+    """Yield the files, and those in folders whose suffix is known, sorted, but for hidden ones.
+
+    A .json file has to be named, because some tool may have left it in a folder.
+    """
     for name in names:
         if not os.path.isdir(name):
             yield Path(name)
             continue
         for path in sorted(Path(name).rglob("*")):
             suffix = path.suffix.lower()
-            if suffix in READERS and suffix != ".json" and path.is_file():
+            is_hidden = any(part[0] == "." for part in path.relative_to(name).parts)
+            if suffix in READERS and suffix != ".json" and path.is_file() and not is_hidden:
                 yield path
 
 
 def main(names: list[str]) -> None:
-    """Print the texts of files. Ends with exit code 2 at the first one that cannot be read."""
+    """Print the texts of files. Exit with code 2 at the end if some cannot be read."""
     if not names:
         sys.exit(__doc__)
+    exit_code = 0
     for path in find_files(names):
         try:
             for text in choose_reader(path)(path):
@@ -547,7 +559,8 @@ def main(names: list[str]) -> None:
             os._exit(141)
         except Exception as error:
             print(f"error: {path} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
-            sys.exit(2)
+            exit_code = 2
+    sys.exit(exit_code)
 
 
 if __name__ == "__main__":
