@@ -89,6 +89,12 @@ ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 # What stands above the text of a book of Project Gutenberg, and how to have that text alone.
 LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
 WITHOUT_LICENCE = r"sed '1,/^\*\*\* *START OF/d; /^\*\*\* *END OF/,$d' FILE > NEW.txt"
+# How to have a text without its images in base64, as Markdown of Google Docs has them.
+WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
+# Parts of words in UTF-8 that was read as Latin-1 or cp1252: letters with accents, and a quotation
+# mark, a dash or dots. Languages have the first character before a quotation mark or an ordinal.
+MISREAD = re.compile(
+    "\\S{0,20}(\u00c3[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]|\u00e2(\x80|\u20ac)[^\\w\\s])\\S{0,20}")
 ROWS_OF_TABLE = 10  # lines with equally many tabs that make a table
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
@@ -895,6 +901,10 @@ class Notes:
     """Other files that begin as XML."""
     json: list[str] = field(default_factory=list)
     """Files of plain text that begin as rows of JSON."""
+    with_images: list[str] = field(default_factory=list)
+    """Files of plain text with data in base64."""
+    misread: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Texts that look like UTF-8 that was read in these encodings, each an example and its file."""
     with_nul: list[str] = field(default_factory=list)
     """Files of plain text with NUL characters."""
     markers: dict[str, str] = field(default_factory=dict)
@@ -921,6 +931,7 @@ class Notes:
         self.pages += noticed.pages
         self.xml += noticed.xml
         self.json += noticed.json
+        self.with_images += noticed.with_images
         self.with_nul += noticed.with_nul
         self.n_plain += noticed.n_plain
         self.has_blank_lines |= noticed.has_blank_lines
@@ -935,6 +946,8 @@ class Notes:
             self.kinds.setdefault(kind, name)
         for marker, name in noticed.markers.items():
             self.markers.setdefault(marker, name)
+        for encoding, found in noticed.misread.items():
+            self.misread.setdefault(encoding, found)
 
     def leave_out_table(self, name: str, error: NoText) -> None:
         """Note that a table is left out, and why the first one is."""
@@ -951,6 +964,15 @@ class Notes:
                 continue
             if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
+
+    def look_for_misread(self, text: str, name: str) -> None:
+        """Note whether a text looks like UTF-8 that was read in another encoding."""
+        if self.misread or not ("\u00e2" in text or "\u00c3" in text):
+            return
+        match = MISREAD.search(text)
+        if match is not None:
+            encoding = "LATIN1" if re.search("[\x80-\x9f]", text) else "WINDOWS-1252"
+            self.misread[encoding] = (match[0], name)
 
     def look_at_start(self, text: str, name: str, kind: str) -> None:
         """Note what the first piece of a file of plain text shows."""
@@ -995,7 +1017,12 @@ class Notes:
 
     def lines(self) -> list[str]:
         """Return the notes."""
-        return self.lines_of_tables() + self.lines_of_plain_text()
+        lines = self.lines_of_tables() + self.lines_of_plain_text()
+        for encoding, (example, name) in self.misread.items():
+            lines.append(f"note: {name} has {example!r} and perhaps more of UTF-8 that was read in "
+                         f"another encoding: iconv -f UTF-8 -t {encoding} FILE > NEW mends a file "
+                         "all of whose text is so")
+        return lines
 
     def lines_of_tables(self) -> list[str]:
         """Return the notes on rows and columns."""
@@ -1086,6 +1113,9 @@ class Notes:
         if self.json:
             lines.append("note: JSON, whose names and braces are trained as text: "
                          f"{list_names(self.json)}; renamed to .jsonl, its texts alone are read")
+        if self.with_images:
+            lines.append("note: images in base64 are trained as text: "
+                         f"{list_names(self.with_images)}; {WITHOUT_IMAGES} drops them")
         if self.with_nul:
             lines.append("note: NUL characters, as binary data has them, are trained as text: "
                          f"{list_names(self.with_nul)}")
@@ -1174,6 +1204,7 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
+    with_images = False
     # Characters in which a separator cut in two may begin; other markers may go unnoticed.
     carried = 0
     if notes.config.separator is not None:
@@ -1183,6 +1214,10 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
         for piece in read_text(file.path):
             if is_first:
                 notes.look_at_start(piece, file.name, kind)
+            if kind not in CODE.split():
+                notes.look_for_misread(piece, file.name)
+            if ";base64," in piece and kind not in CODE.split():
+                with_images = True
             if "\0" in piece and file.name not in notes.with_nul:
                 notes.with_nul.append(file.name)
             is_first = False
@@ -1191,6 +1226,8 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
             notes.look_for_markers(text, file.name, kind)
             before = text[max(0, len(text) - carried):]
             yield piece
+    if with_images:
+        notes.with_images.append(file.name)
     has_text = not is_first
     if has_text and notes.config.separator not in (None, *notes.markers):
         notes.undivided.append(file.name)
@@ -1216,6 +1253,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         # What is in objects counts for an error only, if no row has text.
         measure_columns(row, types, notes.sizes, notes.rows == notes.rows_without_text)
         if text is not None:
+            notes.look_for_misread(text, f"column {column}")
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]

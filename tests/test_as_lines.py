@@ -69,7 +69,7 @@ def make_book():
 <spine><itemref idref="a"/><itemref idref="z"/></spine></package>"""
     return archive(**{
         "META-INF__container.xml": container, "OEBPS__book.opf": package, "OEBPS__a.css": "p {}",
-        "OEBPS__1 end.xhtml": "<html><p>The end.</p></html>",
+        "OEBPS__1 end.xhtml": "<html><head><title>B</title></head><p>The end.</html>",
         "start.xhtml": "<?xml version='1.0'?><html><p>It began.</p></html>"})
 
 

@@ -5,6 +5,8 @@ import hashlib
 import json
 import logging
 import os
+import re
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -627,6 +629,48 @@ def test_a_data_set_that_was_saved_to_disk_says_how_to_read_it(tmp_path):
     assert str(error.value) == (
         f"data.hub {tmp_path}/my set was written by save_to_disk: python tools/as_lines.py "
         f"'{tmp_path}/my set' > NEW.jsonl writes its rows for --data.files")
+
+
+@pytest.mark.parametrize("read_as, wanted", [("latin-1", "LATIN1"), ("cp1252", "WINDOWS-1252")])
+@pytest.mark.parametrize("word", ["don\u2019t", "\u2013", "\u2026", "na\u00efve", "caf\u00e9"])
+def test_a_text_that_was_read_in_another_encoding_is_noted(tmp_path, capsys, word, read_as, wanted):
+    text = f"It was {word} there \u2013 so."
+    path = write(tmp_path / "a.txt", text.encode().decode(read_as))
+    texts(files=path)
+    [note] = notes(capsys)
+    example = word.encode().decode(read_as)
+    assert note.startswith(f"{path} has {example!r} and perhaps more of UTF-8 that was read in ")
+    (command,) = re.findall("iconv .* > NEW", note)
+    assert f"-t {wanted} FILE" in command
+    subprocess.run(command.replace("FILE", "a.txt"), shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_text(encoding="utf-8") == text
+
+
+def test_rows_that_were_read_in_another_encoding_are_noted_once(tmp_path, capsys):
+    """As Facebook exports messages."""
+    rows = [{"text": "Viens \u00c3\u00a9cout\u00c3\u00a9."}] * 9
+    texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    [note] = notes(capsys)
+    assert note.startswith("column text has '\u00c3\u00a9cout\u00c3\u00a9.' and perhaps")
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.txt", "AMANH\u00c3\u00bb \u00c3\u00a0 S\u00c3O p\u00e2t\u00e9 \u00e2\u20ac"),
+    ("a.py", "assert 'caf\u00c3\u00a9'"), ("a.csv", "text\nP\u00e2t\u00e9\nS\u00c3O\n")])
+def test_accents_are_no_sign_of_another_encoding(tmp_path, capsys, name, content):
+    texts(files=write(tmp_path / name, content))
+    assert notes(capsys) == []
+
+
+def test_images_in_base64_are_noted_and_dropped(tmp_path, capsys):
+    """At the end of a document, as Google writes Markdown."""
+    path = write(tmp_path / "a.md", "It was. " * 2**18 + "\n\n<data:image/png;base64,iV/O+w==>\n")
+    texts(files=path)
+    [note] = notes(capsys)
+    assert note.startswith(f"images in base64 are trained as text: {path}; sed -E ")
+    (command,) = re.findall("sed .* > NEW", note)
+    subprocess.run(command.replace("FILE", "a.md"), shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_text(encoding="utf-8").endswith(". \n\n<data:image/png>\n")
 
 
 def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):

@@ -128,7 +128,9 @@ def read_book(path: Path) -> Iterator[str]:
             name = unquote(files.get(item.get("idref"), ""))
             path_in_book = posixpath.normpath(posixpath.join(posixpath.dirname(package), name))
             if path_in_book in book.namelist():
-                chapters.append(page_text(decode(book.read(path_in_book))))
+                chapter = decode(book.read(path_in_book))
+                # Its head has a title that no page shows.
+                chapters.append(page_text(re.sub(r"(?is)<head\b.*?</head>", "", chapter)))
     yield "\n".join(filter(None, chapters))
 
 
