@@ -32,6 +32,7 @@ from data.readers import (
     LONGER,
     MAIL,
     MAIL_BEGINNING,
+    NEARBY,
     NO_PROSE,
     NOTHING,
     PLAIN,
@@ -94,7 +95,7 @@ WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
 # Parts of words in UTF-8 that was read as Latin-1 or cp1252: letters with accents, and a quotation
 # mark, a dash or dots. Languages have the first character before a quotation mark or an ordinal.
 MISREAD = re.compile(
-    "\\S{0,20}(\u00c3[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]|\u00e2(\x80|\u20ac)[^\\w\\s])\\S{0,20}")
+    "\u00c3[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]|\u00e2(\x80|\u20ac)[^\\w\\s]")
 ROWS_OF_TABLE = 10  # lines with equally many tabs that make a table
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 LOCAL = "name a file of text on this machine with --data.files"
@@ -972,7 +973,9 @@ class Notes:
         match = MISREAD.search(text)
         if match is not None:
             encoding = "LATIN1" if re.search("[\x80-\x9f]", text) else "WINDOWS-1252"
-            self.misread[encoding] = (match[0], name)
+            before = re.findall(r"\S*$", text[max(0, match.start() - NEARBY) : match.start()])[0]
+            after = re.findall(r"^\S*", text[match.end() : match.end() + NEARBY])[0]
+            self.misread[encoding] = (f"{before}{match[0]}{after}", name)
 
     def look_at_start(self, text: str, name: str, kind: str) -> None:
         """Note what the first piece of a file of plain text shows."""
