@@ -429,7 +429,7 @@ def choose_line(documents: Iterable[str]) -> str:
     """
     usable = ""
     for document in documents:
-        text = re.sub(r"\A---\n.*?\n---\n", "", document, flags=re.DOTALL)
+        text = re.sub(r"\A---\r?\n.*?\n---\r?\n", "", document, flags=re.DOTALL)
         for line in map(str.strip, text.replace("\t", "\n").splitlines()):
             if all(map(may_be_in_prompt, line)) and any(map(str.isalpha, line)):
                 if begins_plainly(line):

@@ -514,7 +514,8 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
 
 @pytest.mark.parametrize("text, words", [
     ("<div class=\"post\">\n<p>Hello <b>you</b></p>\nIt was a day.", "It was a day"),
-    ("---\ntitle: My day\n---\nIt was a day.", "It was a day"),
+    ("---\ntitle: My day\ntags:\n  Days of Ann\n---\nIt was a day.", "It was a day"),
+    ("---\r\nDays of Ann\r\n---\r\n\r\nIt was a day.\r\n", "It was a day"),
     ("# Days\n\nStatus: not done\nSUMMARY:It was\n\nIt was a day.", "It was a day"),
     ("12\teng\tIt was a day.\n", "It was a day"),
     ("Ann: I do\nBob: no, I do\n", "Ann: I do"),
@@ -528,7 +529,7 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
     ("#include <math.h>\n\nint main(void) {", "#include <math.h"),
     ("**\u4e00**\n\u4e00\u4e8c\u4e09\u3002", "\u4e00\u4e8c\u4e09"),
     ("[1:00] Ann: I do\n[1:01] Bob: no\n", "[1:00] Ann: I do"),
-    ("---\ntitle: My day\n", "title: My day")], ids=range(16))
+    ("---\ntitle: My day\n", "title: My day")], ids=range(17))
 def test_the_prompt_is_rather_plain_words_than_markup(text, words):
     assert train.first_words(train.choose_line([text]), 30) == words
 
