@@ -59,7 +59,7 @@ PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 # checksums. No note says how to read them, and such a file is read if it is named.
 NO_PROSE = """
 .svg .eps .ps .dxf .obj .mtl .stl .ply .gltf .xpm .dot .gv .drawio
-.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas
+.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas .opf .ncx
 .aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
 .lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml
@@ -98,7 +98,8 @@ REFUSED = {
     ".json": f"{AS_LINES} for a list, and jq -c '.KEY[]' for a list under KEY in an object; if it "
              "has one object on each line already, rename it to .jsonl",
     ".html": CONVERTED, ".htm": CONVERTED, ".xhtml": CONVERTED, ".mhtml": CONVERTED,
-    ".docx": CONVERTED, ".odt": CONVERTED, ".pptx": CONVERTED, ".epub": CONVERTED,
+    ".mht": CONVERTED, ".docx": CONVERTED, ".odt": CONVERTED, ".pptx": CONVERTED,
+    ".odp": CONVERTED, ".epub": CONVERTED,
     ".fb2": CONVERTED, ".enex": CONVERTED, ".opml": CONVERTED,
     ".arrow": f"{CONVERT} writes its rows",
     ".apkg": f"{CONVERT} writes its notes", ".colpkg": f"{CONVERT} writes its notes",
@@ -127,7 +128,7 @@ SIGNATURES = (
      "give it its suffix back to learn how to read it, or else unpack it"),
     (b"%PDF-", "a PDF", REFUSED[".pdf"]),
     (b"{\\rtf", "rich text (RTF)", CONVERTED),
-    (b"\xd0\xcf\x11\xe0", "an old Word or Excel file", SAVE_AS_TEXT),
+    (b"\xd0\xcf\x11\xe0", "an old Word or Excel file, or a message of Outlook", SAVE_AS_TEXT),
     (b"PAR1", "a Parquet file", "name it .parquet"),
     (b"BZh91AY&SY", "compressed with bzip2", REFUSED[".bz2"]),
     (b"\xfd7zXZ", "compressed with xz", REFUSED[".xz"]),

@@ -195,7 +195,9 @@ def make_deck(newest):
     ("a.HTML", PAGE, [SAID]), ("a", PAGE, [SAID]),
     ("book.epub", make_book(), ["It began.\nThe end."]),
     ("a.docx", make_docx(), ["It was a day\nand night."]),
-    ("a.odt", make_odt(), ["A day\nand a night"]), ("a.pptx", make_pptx(), ["Nine\nTen"]),
+    ("a.odt", make_odt(), ["A day\nand a night"]),
+    ("a.odp", make_odt(), ["A day\nand a night"]), ("a.mht", make_mail(PAGE, "html"), [SAID]),
+    ("a.pptx", make_pptx(), ["Nine\nTen"]),
     ("a.ipynb", make_notebook(), ["# Title\ntext\n\nx = 1"]),
     ("a.eml", make_mail("Gr\u00fc\u00dfe = 1\n"), ["Gr\u00fc\u00dfe = 1\n"]),
     ("a.eml", make_mail("<p>Gr\u00fc\u00dfe</p>", "html", "latin-1"), ["Gr\u00fc\u00dfe"]),
@@ -207,7 +209,7 @@ def make_deck(newest):
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
     ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
-    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(24))
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(26))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
     path = write(tmp_path / name, content)
     assert texts(path, capsys=capsys) == [{"text": text} for text in expected]
@@ -343,6 +345,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, capsys, name, content):
     said = capsys.readouterr()
     assert said.err.startswith(f"error: {path} cannot be read: ")
     assert said.out == '{"text": "Hi."}\n'
+
+
+def test_a_file_without_text_is_noted(tmp_path, capsys):
+    """As Apple writes records of health."""
+    path = write(tmp_path / "export.xml", '<HealthData><Record type="a" value="5"/></HealthData>')
+    with pytest.raises(SystemExit, match="0"):
+        main([str(path)])
+    assert capsys.readouterr().err == f"note: {path} has no text\n"
 
 
 def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):

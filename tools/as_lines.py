@@ -140,15 +140,15 @@ def parse(archive: zipfile.ZipFile, name: str) -> Element:
 
 
 def read_office(path: Path) -> Iterator[str]:
-    """A .docx, .odt or .pptx: its paragraphs, each in a line."""
+    """A .docx, .pptx, .odt or .odp: its paragraphs, each in a line."""
+    lines = []
     with zipfile.ZipFile(path) as archive:
         slides = [name for name in archive.namelist() if re.match(r"ppt/slides/\w+\.xml", name)]
         slides.sort(key=lambda name: int(re.sub(r"\D", "", name)))
-        names = {".docx": ["word/document.xml"], ".odt": ["content.xml"], ".pptx": slides}
-        lines = []
-        for name in names[path.suffix.lower()]:
+        names = {".docx": ["word/document.xml"], ".pptx": slides}
+        for name in names.get(path.suffix.lower(), ["content.xml"]):
             for paragraph in find_all(parse(archive, name), "p", "h"):
-                if path.suffix.lower() == ".odt":
+                if name == "content.xml":
                     lines.append("".join(paragraph.itertext()))
                 else:  # text is in <w:t> or <a:t>
                     runs = find_all(paragraph, "t", "tab", "br")
@@ -490,12 +490,11 @@ def read_anki(path: Path) -> Iterator[str]:
 
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     ".html": read_page, ".htm": read_page, ".xhtml": read_page, ".mhtml": read_message,
-    ".epub": read_book, ".docx": read_office, ".odt": read_office, ".pptx": read_office,
-    ".rtf": read_rtf, ".ipynb": read_notebook, ".json": read_json, ".eml": read_message,
-    ".mbox": read_mailbox,
+    ".mht": read_message, ".epub": read_book, ".docx": read_office, ".odt": read_office,
+    ".pptx": read_office, ".odp": read_office, ".rtf": read_rtf, ".ipynb": read_notebook,
+    ".json": read_json, ".arrow": read_arrow, ".eml": read_message, ".mbox": read_mailbox,
     ".srt": read_subtitles, ".vtt": read_subtitles, ".xml": read_xml, ".enex": read_xml,
     ".opml": read_xml, ".fb2": read_xml, ".apkg": read_anki, ".colpkg": read_anki,
-    ".arrow": read_arrow,
 }
 
 
@@ -551,12 +550,16 @@ def main(names: list[str]) -> None:
         sys.exit(__doc__)
     exit_code = 0
     for path in find_files(names):
+        has_text = False
         try:
-            for text in choose_reader(path)(path):
-                if isinstance(text, dict):  # a row of a .json file
-                    print(json.dumps(text, default=str))
-                elif text.strip():
-                    print(json.dumps({"text": text}))
+            for row in choose_reader(path)(path):
+                if isinstance(row, str):
+                    row = {"text": row} if row.strip() else {}
+                if row:
+                    print(json.dumps(row, default=str))
+                    has_text = True
+            if not has_text:
+                print(f"note: {path} has no text", file=sys.stderr)
         except BrokenPipeError:  # of a command such as head, which has ended
             os._exit(141)
         except Exception as error:
