@@ -636,6 +636,8 @@ class ColumnSizes:
     """Likewise, in values with WORDS_IN_ROW."""
     nested: Counter[str] = field(default_factory=Counter)
     """In objects and lists that cannot be read, in strings with WORDS_IN_ROW."""
+    keys: dict[str, Counter[str]] = field(default_factory=dict)
+    """Likewise, by the keys of these objects, and of the objects in these lists."""
 
     def add(self, name: str, texts: Iterable[str]) -> None:
         """Add a value of a column: its text, or the texts in its list."""
@@ -646,6 +648,10 @@ class ColumnSizes:
 
     def add_nested(self, name: str, value: Any) -> None:
         """Add an object or a list that cannot be read, with what is in it at any depth."""
+        for member in value if isinstance(value, list) else [value]:
+            for key, text in member.items() if isinstance(member, dict) else ():
+                if isinstance(text, str) and WORDS_IN_ROW.search(text):
+                    self.keys.setdefault(name, Counter())[key] += len(text)
         values = [value]
         while values:
             inner = values.pop()
@@ -662,6 +668,8 @@ class ColumnSizes:
         self.texts.update(other.texts)
         self.prose.update(other.prose)
         self.nested.update(other.nested)
+        for name, keys in other.keys.items():
+            self.keys.setdefault(name, Counter()).update(keys)
 
     def longest(self, names: Iterable[str]) -> str:
         """Return the name of the column with most prose, or with most characters if none has any.
@@ -878,10 +886,16 @@ def advise_nested(
         advice = f"; column {name} has more text: "
     if name == "mapping" and "current_node" in columns and not is_parquet:  # ChatGPT's
         return (f"{advice}{CONVERT} writes its chats, which --data.column messages reads")
-    program = f"{{text: {jq_field(name)}.KEY}}"
+    key = "KEY"  # where it is not known, or deeper
+    if name in sizes.keys:
+        ((key, _),) = sizes.keys[name].most_common(1)
+    path = jq_field(key)
+    if path.startswith(".["):
+        path = path[1:]  # earlier versions of jq do not know .a.["b"]
+    program = f"{{text: {jq_field(name)}{path}}}"
     if columns[name] == "list":
-        program = f'{{text: ([{jq_field(name)}[]?.KEY | strings] | join("\\n"))}}'
-    return f"{advice}for the texts under KEY {run_jq(program, is_parquet)}"
+        program = f'{{text: ([{jq_field(name)}[]?{path} | strings] | join("\\n"))}}'
+    return f"{advice}for the texts under {key} {run_jq(program, is_parquet)}"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
