@@ -14,7 +14,8 @@ import pyarrow
 import pytest
 from builders import ROOT
 
-from tools.as_lines import choose_reader, main, page_text
+from data import readers
+from tools.as_lines import MAIL_BEGINNING, READERS, choose_reader, main, page_text
 
 PAGE = """\
 <!DOCTYPE html>
@@ -353,6 +354,12 @@ def test_a_file_without_text_is_noted(tmp_path, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([str(path)])
     assert capsys.readouterr().err == f"note: {path} has no text\n"
+
+
+def test_it_knows_what_the_advice_sends_to_it():
+    """It imports nothing of gyre, so both have their own lists."""
+    assert set(READERS) == readers.CONVERTIBLE | readers.SUBTITLES | {".json"}
+    assert MAIL_BEGINNING == readers.MAIL_BEGINNING
 
 
 def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):
