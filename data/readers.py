@@ -103,7 +103,7 @@ REFUSED = {
     ".fb2": CONVERTED, ".enex": CONVERTED, ".opml": CONVERTED,
     ".arrow": f"{CONVERT} writes its rows",
     ".apkg": f"{CONVERT} writes its notes", ".colpkg": f"{CONVERT} writes its notes",
-    ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
+    ".pdf": "extract its text, as pdftotext -nopgbrk FILE NEW.txt does",
     ".rtf": CONVERTED, ".doc": SAVE_AS_TEXT, ".pages": SAVE_AS_TEXT,
     ".mobi": CALIBRE, ".azw": CALIBRE, ".azw3": CALIBRE,
     ".xlsx": AS_CSV, ".xls": AS_CSV, ".ods": AS_CSV,

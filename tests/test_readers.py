@@ -1361,7 +1361,7 @@ def test_a_pdf_of_another_name_in_a_folder_is_called_one(tmp_path, capsys):
     write(tmp_path / "b.txt", b"%PDF-1.7\n\xff")
     assert copied(tmp_path) == "a"
     _, note = notes(capsys)
-    assert note.endswith("it is a PDF: extract its text, as pdftotext FILE NEW.txt does")
+    assert note.endswith("it is a PDF: extract its text, as pdftotext -nopgbrk FILE NEW.txt does")
 
 
 def test_the_longest_column_of_a_csv_is_named(tmp_path):
