@@ -90,6 +90,10 @@ ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 # What stands above the text of a book of Project Gutenberg, and how to have that text alone.
 LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
 WITHOUT_LICENCE = r"sed '1,/^\*\*\* *START OF/d; /^\*\*\* *END OF/,$d' FILE > NEW.txt"
+# Tags of web pages in the rows of a table, and how to have it without. They have no line breaks.
+HTML_TAG = re.compile(r"</?(p|br|div|span|a|b|i|em|strong|ul|ol|li|h[1-6])\b[^<>]*>", re.IGNORECASE)
+TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in angle brackets
+WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
 # How to have a text without its images in base64, as Markdown of Google Docs has them.
 WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
 # Parts of words in UTF-8 that was read as Latin-1 or cp1252: letters with accents, and a quotation
@@ -879,6 +883,8 @@ class Notes:
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
     """Whether a row has a letter in the column."""
+    rows_with_tags: int = 0
+    """Rows that have tags of web pages in their text."""
     skipped_tables: list[str] = field(default_factory=list)
     no_text: NoText | None = None
     """Why the first of these was left out."""
@@ -921,6 +927,7 @@ class Notes:
         """Add what was noticed in a file that has been read. Of two files, the first is named."""
         self.rows += noticed.rows
         self.rows_without_text += noticed.rows_without_text
+        self.rows_with_tags += noticed.rows_with_tags
         self.other_columns |= noticed.other_columns
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
@@ -1050,6 +1057,9 @@ class Notes:
             lines.append(f"note: {note}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
+        if self.rows_with_tags > TAGGED_SHARE * self.rows:
+            lines.append(f"note: {self.rows_with_tags:,} of {self.rows:,} rows have tags of web "
+                         f"pages, which are trained as text: {WITHOUT_TAGS} drops them")
         lines += self.lines_of_skipped_tables()
         if column == DataConfig.column:  # else it was chosen
             lines += self.name_longest_column()
@@ -1257,6 +1267,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         measure_columns(row, types, notes.sizes, notes.rows == notes.rows_without_text)
         if text is not None:
             notes.look_for_misread(text, f"column {column}")
+            notes.rows_with_tags += "<" in text and HTML_TAG.search(text) is not None
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]

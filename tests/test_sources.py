@@ -1,5 +1,6 @@
 """Text arrives byte for byte and streams; errors name the file and the option."""
 
+import csv
 import gzip
 import hashlib
 import json
@@ -457,6 +458,29 @@ def test_a_column_without_letters_is_noted(tmp_path, capsys, years, noted):
     texts(files=write(tmp_path / "a.csv", "\n".join(["year,review", *rows])), column="year")
     expected = ["column year has no letters: its numbers are trained as text"]
     assert notes(capsys) == (expected if noted else [])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_tags_of_web_pages_in_rows_are_noted_and_dropped(tmp_path, capsys, name):
+    rows = ['It was.<br /><br />See <A href="x">this</A>.', "1 < 2, 3 > 2."]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    if name == "a.csv":
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["text"], *([row] for row in rows)])
+        path = str(tmp_path / name)
+    assert texts(files=path) == rows
+    [note] = notes(capsys)
+    assert note.startswith("1 of 2 rows have tags of web pages, which are trained as text: sed ")
+    (command,) = re.findall("sed .* > NEW", note)
+    new = command.replace("FILE", name).replace("NEW", f"new.{name}")
+    subprocess.run(new, shell=True, cwd=tmp_path, check=True)
+    assert texts(files=f"{tmp_path}/new.{name}") == ["It was.  See  this .", rows[1]]
+
+
+@pytest.mark.parametrize("text", ["a < b and c > d", "<ann@b.c> wrote", "<Prompt> it", "x <3 y"])
+def test_other_signs_are_no_tags(tmp_path, capsys, text):
+    texts(files=write_jsonl(tmp_path / "a.jsonl", [text]))
+    assert notes(capsys) == []
 
 
 def test_letters_in_one_of_two_tables_are_enough(tmp_path, capsys):
