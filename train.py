@@ -207,9 +207,9 @@ def take_steps(
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
-    """Return whether `finish_step` has to do something with the weights after this step.
+    """Return whether this is a step after which `finish_step` always validates or saves.
 
-    It may also have to because a rank was asked to stop, which is not known before.
+    After any other step it saves only if a rank was asked to stop.
     """
     train = setup.config.train
     return is_validated(setup, step) or step in train.keep or step == first_save
