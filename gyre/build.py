@@ -65,8 +65,8 @@ UNFIT_TOKENIZER = 2.0
 # the steps.
 LONG_VALIDATION = 0.3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
-# FLOP/s of a slow GPU, which train.minutes assumes before the first steps are timed. They only
-# decide whether these are compiled at once. On a CPU, the rate of products is measured instead.
+# FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. All that
+# depends on it is whether the first steps are compiled. On a CPU, a rate is measured instead.
 GUESSED_RATE = 2e13
 
 
