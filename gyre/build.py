@@ -237,8 +237,8 @@ def choose_compute(config: Config, world: World) -> Compute:
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
         step_rate = flops / seconds
     if train.minutes is not None:
-        # Until the first steps are timed, train.steps is a placeholder. So are its `seconds` and
-        # `flops`, but not `step_rate`, which is the same for any number of steps.
+        # Until the first steps are timed, train.steps is a placeholder. Replace the time and the
+        # FLOPs of so many steps. Their rate can be used: it does not depend on how many there are.
         seconds = 60 * train.minutes
         flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
