@@ -514,9 +514,10 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if step >= max(end, steps_now):  # finished, which --resume auto allows
+    if gives_steps:
         return
-    if not gives_steps and steps_when_saved != steps_now:
+    is_finished = step >= max(steps_when_saved, steps_now)  # which --resume auto allows
+    if steps_when_saved != steps_now and not is_finished:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 
