@@ -684,13 +684,12 @@ def describe_devices(setup: Setup) -> str:
 def explain_choice(start: Start) -> str:
     """Return why numbers were chosen."""
     names = start.chosen.keys()
-    if names <= {"optim.warmup_steps", "train.eval_interval"}:
+    only_fits_steps = names <= set(FITTED_TO_STEPS)
+    if start.timed:
+        return "chosen for this time" if only_fits_steps else "chosen for this text and time"
+    if only_fits_steps and "train.steps" not in names:
         return "chosen for these steps"
-    if not start.timed:
-        return "chosen for this text"
-    if names <= set(FITTED_TO_STEPS):
-        return "chosen for this time"
-    return "chosen for this text and time"
+    return "chosen for this text"
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
