@@ -150,7 +150,10 @@ def find_end(folder: Path, steps: int) -> Literal["finished", "diverged"] | None
 
 
 def remove_without_checkpoint(folder: Path) -> None:
-    """Remove a run that was stopped before its first checkpoint: it would begin again anyway."""
+    """Remove a run that was stopped before its first checkpoint. It has no step to lose.
+
+    A branch has to be removed: without a checkpoint, train.py refuses to resume it.
+    """
     if folder.exists() and not RunDir.open(folder).checkpoints.has_training:
         remove_run(folder)
 
