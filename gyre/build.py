@@ -696,20 +696,21 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
     """Print how the learning rate goes on after `step` with another number of steps."""
     optim = config.optim
     steps = config.train.steps
-    last = optim.lr * lr_factor(optim, step - 1, old_steps)
-    following = optim.lr * lr_factor(optim, step, steps)
-    end = optim.lr * lr_factor(optim, steps - 1, steps)
-    note = (f"note: the learning rate of step {step} was {last:.2g}. With {steps} steps it goes on "
-            f"at {following:.2g} and ends at {end:.2g}.")
-    if following > last > 0:
+    # `step` steps are taken. `lr_factor` numbers them from 0, so the last one is number `step - 1`.
+    last_lr = optim.lr * lr_factor(optim, step - 1, old_steps)
+    next_lr = optim.lr * lr_factor(optim, step, steps)
+    end_lr = optim.lr * lr_factor(optim, steps - 1, steps)
+    note = (f"note: the learning rate of step {step} was {last_lr:.2g}. With {steps} steps it goes "
+            f"on at {next_lr:.2g} and ends at {end_lr:.2g}.")
+    if next_lr > last_lr > 0:
         words = ["--branch-from", str(run.path)]
         first_stop = ""
         if step in run.checkpoints.kept_steps():
             words += ["--at", str(step)]
         else:  # this training replaces the checkpoint
             first_stop = "stop this training now, and give "
-        words += ["--train.steps", str(steps), "--optim.lr", f"{last:.2g}"]
+        words += ["--train.steps", str(steps), "--optim.lr", f"{last_lr:.2g}"]
         if optim.muon_lr is not None:
-            words += ["--optim.muon_lr", f"{optim.muon_lr * last / optim.lr:.2g}"]
+            words += ["--optim.muon_lr", f"{optim.muon_lr * last_lr / optim.lr:.2g}"]
         note += f" To start low instead: {first_stop}{shlex.join(words)}"
     say(note)
