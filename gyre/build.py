@@ -356,7 +356,7 @@ def time_steps(setup: Setup, enough: float) -> float:
     train_step(setup, 0)
     if setup.graphs is not None:
         # The second step records the CUDA graph of a first micro-batch, which sets the gradients.
-        # The third records that of the other micro-batches, which add to them.
+        # After the third, the other micro-batches, which add to them, have their graphs too.
         train_step(setup, 0)
         train_step(setup, 0)
     # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
