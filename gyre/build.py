@@ -544,7 +544,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         choices = [f"{name} {number}" for name, number in start.chosen.items()]
         say(f"auto    {', '.join(choices)}: {explain_choice(start)}")
     say(f"data    {describe_data(setup)}")
-    duration = describe_duration(setup)
+    duration = describe_duration(start, setup)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
@@ -630,7 +630,7 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
         f"{optim.final_lr:g}: give more train.steps, or {remedy}")
 
 
-def describe_duration(setup: Setup) -> str:
+def describe_duration(start: Start, setup: Setup) -> str:
     """Return after which step a training goes on, and how long the remaining steps will take.
 
     The time is left out if it was not estimated. That of validations is named if they are long.
@@ -647,6 +647,8 @@ def describe_duration(setup: Setup) -> str:
         duration += " from here"
     n_validations = math.ceil(train.steps / train.eval_interval)
     n_validations -= taken // train.eval_interval  # done before the training was resumed
+    if start.is_fine_tuning:
+        n_validations += 1  # of the model that it begins with (`measure_base` of train.py)
     val_tokens = n_validations * setup.val_data.n_tokens
     train_tokens = train.steps * train.batch_size * setup.config.data.seq_len
     # A token of a validation takes a third of the time of one that is trained on.

@@ -363,6 +363,19 @@ def test_long_validations_are_part_of_the_estimate(workdir, capfd, eval_interval
     assert words in capfd.readouterr().err
 
 
+def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
+    """Two validations of 281 tokens, and 12 steps of 40 tokens: 7200 s * 2 * 281 / 3 / 480."""
+    options = ["--train.steps=12", "--train.batch_size=2", "--train.eval_interval=12",
+               "--train.compile=false"]
+    setup = build_setup(workdir, *options)
+    setup = replace(setup, compute=replace(setup.compute, seconds=7200.0))
+    start = resolve(tiny_argv(workdir, *options), "")
+    fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
+    assert "for validation" not in gyre.build.describe_duration(start, setup)
+    words = "about 2 hours, and about 47 minutes for validation"
+    assert words in gyre.build.describe_duration(fine_tuning, setup)
+
+
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):
     """Once in each: by whoever prepares it, or before the first step."""
     text = (workdir / "text.txt").read_text(encoding="utf-8")
