@@ -226,19 +226,22 @@ def choose_compute(config: Config, world: World) -> Compute:
     flops = training_flops(config.model, tokens)
     on_cpu = world.device.type == "cpu"
     # Only on a CPU do the rates of a few products tell how long the steps take.
-    has_estimate = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
+    needs_estimate = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
     rates: dict[torch.dtype, float] = {}
-    if has_estimate or (on_cpu and train.dtype == "auto"):
+    if needs_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
-    seconds = None
-    step_rate = GUESSED_RATE  # FLOP/s of whole steps
-    if has_estimate:
-        seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        step_rate = flops / seconds
+    estimated_seconds = None
+    if needs_estimate:
+        estimated_seconds = estimate_seconds(config.model, tokens, rates[dtype])
+    seconds = estimated_seconds
     if train.minutes is not None:
-        # Until the first steps are timed, train.steps is a placeholder. Replace the time and the
-        # FLOPs of so many steps. Their rate can be used: it does not depend on how many there are.
+        # Until the first steps are timed, train.steps is a placeholder. `flops` and
+        # `estimated_seconds` are those of the placeholder. Use them only for the FLOP/s of whole
+        # steps, which are the same for any number of steps.
+        step_rate = GUESSED_RATE
+        if estimated_seconds is not None:
+            step_rate = flops / estimated_seconds
         seconds = 60 * train.minutes
         flops = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops)
