@@ -504,12 +504,13 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
     `steps_when_saved` is the train.steps of the command that saved the checkpoint. With
-    --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. The
-    train.steps of config.yaml then has to be the same number, because the learning rates depend on
-    it.
+    --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. There are
+    two errors:
 
-    With --resume auto, a finished run is no error. Without --train.steps, a run is finished once it
-    has reached both numbers.
+    - The run has reached its end. With --resume auto, this is no error.
+    - The command is without --train.steps, and config.yaml has another number than
+      `steps_when_saved`. The learning rates depend on this number. If the run has reached both
+      numbers, this is no error: no step is left, which only --resume auto allows.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
@@ -517,10 +518,10 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if gives_steps:
+    if gives_steps or steps_when_saved == steps_now:
         return
-    is_finished = step >= max(steps_when_saved, steps_now)  # which --resume auto allows
-    if steps_when_saved != steps_now and not is_finished:
+    has_reached_both = step >= max(steps_when_saved, steps_now)
+    if not has_reached_both:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 
