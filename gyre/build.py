@@ -690,12 +690,14 @@ def describe_devices(setup: Setup) -> str:
 def explain_choice(start: Start) -> str:
     """Return why numbers were chosen."""
     names = start.chosen.keys()
-    only_fits_steps = names <= set(FITTED_TO_STEPS)
+    # FITTED_TO_STEPS has train.steps and what follows from it. Only the text decides on the others.
+    fits_text = bool(names - set(FITTED_TO_STEPS))
     if start.timed:
-        return "chosen for this time" if only_fits_steps else "chosen for this text and time"
-    if only_fits_steps and "train.steps" not in names:
-        return "chosen for these steps"
-    return "chosen for this text"
+        return "chosen for this text and time" if fits_text else "chosen for this time"
+    chose_steps = "train.steps" in names
+    if fits_text or chose_steps:
+        return "chosen for this text"
+    return "chosen for these steps"
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
