@@ -89,9 +89,10 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     if start.config.train.minutes is not None:
         start, compute = choose_steps(start, world, compute)
     # Write what `auto` stood for into the configuration, so that the run keeps it if it is resumed
-    # on another machine. But keep a device and a `compile` that were given, even where this machine
-    # did without: several processes on a Mac train on its CPU instead of mps, and without a
-    # compiler nothing is compiled. The next machine may have them.
+    # on another machine. If a dtype or `onednn` was given, `compute` has the same. This need not be
+    # so for a device or `compile`: several processes on a Mac use its CPU even if mps was given,
+    # and without a compiler nothing is compiled. Keep these as they were given, because the next
+    # machine may be able to use them.
     train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
