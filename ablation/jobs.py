@@ -173,8 +173,8 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     or if it saved and stopped because `stop` asked it to.
     """
     folder = Path(training.folder)
-    # Somebody may be training this run by hand, and train.py holds the same lock. It takes the lock
-    # itself in `run_training`, so release it here once the folder has been looked at.
+    # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
+    # the folder, because `run_training` takes the same lock.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         ended = find_end(folder, training.steps)
         if ended is None:
