@@ -310,7 +310,8 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
     """
     say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
         "others; :help lists the commands. quit, exit, :q or Ctrl-D ends.")
-    # Let bytes that are not UTF-8 through: the tokenizer refuses them, and says in which line.
+    # Let bytes that are not UTF-8 through. `input` would raise an error that ends the session. The
+    # tokenizer refuses only their line.
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
