@@ -90,9 +90,10 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             # --resume auto found it finished.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
-        print_setup(start, setup)
+        repeats_validation = lacks_validation(start, setup)
+        print_setup(start, setup, repeats_validation)
         run = None  # opened after the first step, unless a validation is still missing
-        if lacks_validation(start, setup):
+        if repeats_validation:
             run = open_run(start, setup, contexts)
             repeat_validation(setup, run)
         base = measure_base(start, setup)

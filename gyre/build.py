@@ -530,8 +530,11 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
 # --- what is said before the first step ----------------------------------------------------------
 
 
-def print_setup(start: Start, setup: Setup) -> None:
-    """Print what is trained on what, on rank 0."""
+def print_setup(start: Start, setup: Setup, repeats_validation: bool = False) -> None:
+    """Print what is trained on what, on rank 0.
+
+    `repeats_validation` says whether the checkpoint of a resumed run still has to be validated.
+    """
     if not setup.world.is_main:
         return
     config = setup.config
@@ -549,7 +552,7 @@ def print_setup(start: Start, setup: Setup) -> None:
         choices = [f"{name} {number}" for name, number in start.chosen.items()]
         say(f"auto    {', '.join(choices)}: {explain_choice(start)}")
     say(f"data    {describe_data(setup)}")
-    duration = describe_duration(start, setup)
+    duration = describe_duration(start, setup, repeats_validation)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
@@ -635,10 +638,11 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
         f"{optim.final_lr:g}: give more train.steps, or {remedy}")
 
 
-def describe_duration(start: Start, setup: Setup) -> str:
+def describe_duration(start: Start, setup: Setup, repeats_validation: bool) -> str:
     """Return after which step a training goes on, and how long the remaining steps will take.
 
     The time is left out if it was not estimated. That of validations is named if they are long.
+    With `repeats_validation`, the first of them is that of the checkpoint.
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""
@@ -654,6 +658,8 @@ def describe_duration(start: Start, setup: Setup) -> str:
     n_validations -= taken // train.eval_interval  # done before the training was resumed
     if start.is_fine_tuning:
         n_validations += 1  # of the model that it begins with (`measure_base` of train.py)
+    if repeats_validation:
+        n_validations += 1  # of the checkpoint (`repeat_validation` of train.py)
     val_tokens = n_validations * setup.val_data.n_tokens
     train_tokens = train.steps * train.batch_size * setup.config.data.seq_len
     # A token of a validation takes a third of the time of one that is trained on.

@@ -371,9 +371,10 @@ def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
     setup = replace(setup, compute=replace(setup.compute, seconds=7200.0))
     start = resolve(tiny_argv(workdir, *options), "")
     fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
-    assert "for validation" not in gyre.build.describe_duration(start, setup)
+    without = gyre.build.describe_duration(start, setup, repeats_validation=False)
+    assert "for validation" not in without
     words = "about 2 hours, and about 47 minutes for validation"
-    assert words in gyre.build.describe_duration(fine_tuning, setup)
+    assert words in gyre.build.describe_duration(fine_tuning, setup, repeats_validation=False)
 
 
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):

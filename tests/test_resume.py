@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,24 @@ def test_a_validation_that_is_done_again_is_done_to_its_end(workdir, straight):
     assert list(read_metric(path, "val/loss")) == [3]
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
+
+
+def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatch, capfd):
+    """7 steps of 180 tokens take 7000 s, and 4 are left. Validations of 281 tokens are left after
+    the steps 3, 6 and 7: 7000 s * 3 * 281 / 3 / 1260."""
+    path = workdir / "runs" / "ended-and-estimated"
+    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    complete = train.complete
+
+    def complete_with_estimate(*args: Any) -> Any:
+        start, compute = complete(*args)
+        return start, replace(compute, seconds=7000.0)
+
+    monkeypatch.setattr(train, "complete", complete_with_estimate)
+    capfd.readouterr()
+    kill_before("repeat_validation", always, "--resume", path)
+    words = "about 67 minutes from here, and about 26 minutes for validation"
+    assert words in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["save", "sample"])
