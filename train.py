@@ -154,7 +154,8 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
     step = setup.progress.step
     if not start.resumed or step == 0 or not is_validated(setup, step):
         return False
-    points = start.resumed.metrics() if setup.world.is_main else []
+    # `RunDir.resume` reads the points again, and warns of damaged lines.
+    points = start.resumed.metrics(warns=False) if setup.world.is_main else []
     validated = any("val/loss" in point and point["step"] == step for point in points)
     return not setup.world.all_gather(validated)[0]  # rank 0's: only it has read the points
 

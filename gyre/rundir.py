@@ -405,14 +405,15 @@ class RunDir:
         if self.wandb:
             self.wandb.log(point)
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self, warns: bool = True) -> list[dict[str, Any]]:
         """Return the points of metrics.jsonl, whose values are numbers, text or None.
 
-        A last line that a crash cut short is ignored, any other broken line with a warning.
+        Broken lines are left out. With `warns`, prints a warning if the file is missing, and one
+        for each broken line, except for a last line that a crash cut short.
         """
         file = self.path / METRICS
         points: list[dict[str, Any]] = []
-        if self.checkpoints.has_training and not file.exists():
+        if warns and self.checkpoints.has_training and not file.exists():
             say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
         for number, line in enumerate(lines, 1):
@@ -422,7 +423,8 @@ class RunDir:
                     raise ValueError("no step")
                 points.append(point)
             except (KeyError, TypeError, ValueError):
-                say(f"warning: leaving out line {number} of {file}, which is damaged")
+                if warns:
+                    say(f"warning: leaving out line {number} of {file}, which is damaged")
         return points
 
     def points_until(self, step: int) -> list[dict[str, Any]]:

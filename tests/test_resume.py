@@ -146,6 +146,16 @@ def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatc
     assert words in capfd.readouterr().err
 
 
+def test_a_damaged_line_is_warned_of_once_where_a_validation_may_be_missing(workdir, capfd):
+    path = workdir / "runs" / "damaged-line"
+    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
+    metrics = path / "metrics.jsonl"
+    metrics.write_text("{\n" + metrics.read_text(encoding="utf-8"), encoding="utf-8")
+    capfd.readouterr()
+    kill_before("repeat_validation", always, "--resume", path)
+    assert capfd.readouterr().err.count("leaving out line 1") == 1
+
+
 @pytest.mark.parametrize("name", ["save", "sample"])
 def test_a_validation_that_is_done_again_may_be_killed(workdir, monkeypatch, name):
     """Its step stays the best one. The validation is done a third time if it was not logged."""
