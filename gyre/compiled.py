@@ -43,6 +43,8 @@ OPTIONS = {
     # of sums.
     "realize_reads_threshold": 1, "deterministic": True,
 }
+# In decoding few rows, a good part of a step was taking memory for one tensor after another.
+OPTIONS_FOR_FEW_ROWS = {"memory_planning": True}  # one block for all tensors of a step
 # The packages that this process has loaded; None for one that could not be made, which is not tried
 # again.
 OPENED: dict[Path, Any] = {}
@@ -404,9 +406,11 @@ def make_package(
                 # constant: `wants_package` and `locate_package` see to these.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
+            has_few_rows = not prefills and len(tokens) <= kernels.MAX_SUMMED_TOKENS
             with packed_lowering():
                 torch._inductor.aoti_compile_and_package(
-                    program, package_path=package, inductor_configs=OPTIONS)
+                    program, package_path=package,
+                    inductor_configs=OPTIONS | OPTIONS_FOR_FEW_ROWS if has_few_rows else OPTIONS)
         unfinished.write_bytes(package.getvalue())
         unfinished.replace(path)
     finally:

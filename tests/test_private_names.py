@@ -53,14 +53,14 @@ def list_names(nodes: list[ast.AST], imports: dict[str, str]) -> Iterator[str]:
 
 
 def list_compiler_options(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield the options in calls of the compiler: of a dict, there or assigned to a name."""
+    """Yield the options in calls of the compiler: of dicts, there or assigned to names."""
     assigned = {spell(node.targets[0]): node.value
                 for node in nodes if isinstance(node, ast.Assign)}
     for node in nodes:
         if not isinstance(node, ast.Call) or spell(node.func) not in COMPILERS:
             continue
-        for keyword in node.keywords:
-            given = assigned.get(spell(keyword.value), keyword.value)
+        for part in (part for keyword in node.keywords for part in ast.walk(keyword.value)):
+            given = assigned.get(part.id) if isinstance(part, ast.Name) else part
             if isinstance(given, ast.Dict):
                 yield from (f"torch._inductor.config.{key}" for key in ast.literal_eval(given))
 
@@ -111,7 +111,9 @@ def list_private_names(source: str) -> set[str]:
     ("'torch._dynamo' in sys.modules", "torch._dynamo"),
     ("tensor._version", "tensor._version"), ("super()._apply(f)", "super()._apply"),
     ("torch.compile(f, options={'a.b': 1})", "torch._inductor.config.a.b"),
-    ("A = {'a': 1}\ntorch.compile(f, options=A)", "torch._inductor.config.a")])
+    ("A = {'a': 1}\ntorch.compile(f, options=A)", "torch._inductor.config.a"),
+    ("A = {}\nC = {'c': 1}\ntorch.compile(f, options=A | C if c else A)",
+     "torch._inductor.config.c")])
 def test_a_private_name_is_noticed_however_it_is_spelt(source, name):
     assert list_private_names(source) == {name}
 
