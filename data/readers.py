@@ -889,13 +889,19 @@ def advise_nested(
     key = "KEY"  # where it is not known, or deeper
     if name in sizes.keys:
         ((key, _),) = sizes.keys[name].most_common(1)
+    program = take_out(name, key, is_list=columns[name] == "list")
+    return f"{advice}for the texts under {key} {run_jq(program, is_parquet)}"
+
+
+def take_out(column: str, key: str, is_list: bool) -> str:
+    """Return a program of jq that makes rows of the texts under a key of the objects in a column.
+    """
     path = jq_field(key)
     if path.startswith(".["):
         path = path[1:]  # earlier versions of jq do not know .a.["b"]
-    program = f"{{text: {jq_field(name)}{path}}}"
-    if columns[name] == "list":
-        program = f'{{text: ([{jq_field(name)}[]?{path} | strings] | join("\\n"))}}'
-    return f"{advice}for the texts under {key} {run_jq(program, is_parquet)}"
+    if is_list:
+        return f'{{text: ([{jq_field(column)}[]?{path} | strings] | join("\\n"))}}'
+    return f"{{text: {jq_field(column)}{path}}}"
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:

@@ -357,12 +357,10 @@ class Files(Source):
         for error in (notes.no_text, *(search.damage for search in searches)):
             if self.n_files == 0 and error is not None:
                 raise error
-        # These are made anew at every start: files may come that are not read.
-        for line in chain.from_iterable(search.list_files(left_out) for search in searches):
-            say(place_scripts(line))
-        for line in chain.from_iterable(search.lines() for search in searches):
-            self.say(line)
-        for line in notes.lines():
+        for search in searches:  # made anew at every start: files may come that are not read
+            for line in search.list_files(left_out):
+                say(place_scripts(line))
+        for line in [*chain.from_iterable(search.lines() for search in searches), *notes.lines()]:
             self.say(line)
 
     def list_files(self, left_out: Iterable[int]) -> list[str]:
@@ -866,6 +864,31 @@ class TextFile:
             self.search.leave_out_damaged(self.name, error)
 
 
+# What may be in files of plain text that is trained as text there: what the note on it says before
+# the names of the files, and after them. In the order of the notes.
+IN_PLAIN = {
+    "mail": ("mail, whose headers and attachments are trained as text",
+             f"; {CONVERT} writes what its messages say"),
+    "archives": ("JSON in JavaScript, as in an archive of X, whose names and braces are trained as "
+                 "text", f"; {CONVERT} writes its rows"),
+    "tables": ("tables with tabs, whose columns are all trained as text",
+               "; renamed to .tsv, with a line above that names the columns, those of "
+               "--data.column are read"),
+    "books": ("books with the licence of Project Gutenberg, which is trained as text, and fills "
+              "much of what is held out of one book", f"; {WITHOUT_LICENCE} drops it"),
+    "subtitles": ("subtitles, whose numbers and times are trained as text",
+                  f"; {CONVERT} writes what is said in each file"),
+    "pages": ("web pages, whose tags are trained as text", f"; {CONVERT} writes their text"),
+    "XML": ("XML, whose tags are trained as text",
+            f"; {CONVERT} writes its texts, such as the posts of Stack Exchange or the articles of "
+            "a wiki"),
+    "JSON": ("JSON, whose names and braces are trained as text",
+             "; renamed to .jsonl, its texts alone are read"),
+    "images": ("images in base64 are trained as text", f"; {WITHOUT_IMAGES} drops them"),
+    "NUL": ("NUL characters, as binary data has them, are trained as text", ""),
+}
+
+
 @dataclass
 class Notes:
     """What was noticed in a text. After it has been read, each matter is said in one line."""
@@ -892,28 +915,10 @@ class Notes:
     """Those of tables of which all columns are read (not .parquet)."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
-    mail: list[str] = field(default_factory=list)
-    """Files of mail."""
-    archives: list[str] = field(default_factory=list)
-    """Files of an archive of X (Twitter), which are JavaScript with JSON in it."""
-    tables: list[str] = field(default_factory=list)
-    """Files of plain text whose lines have tabs as a table has."""
-    books: list[str] = field(default_factory=list)
-    """Books of Project Gutenberg with its licence."""
-    subtitles: list[str] = field(default_factory=list)
-    """Files of subtitles with times."""
-    pages: list[str] = field(default_factory=list)
-    """Files that begin as HTML."""
-    xml: list[str] = field(default_factory=list)
-    """Other files that begin as XML."""
-    json: list[str] = field(default_factory=list)
-    """Files of plain text that begin as rows of JSON."""
-    with_images: list[str] = field(default_factory=list)
-    """Files of plain text with data in base64."""
+    in_plain: dict[str, list[str]] = field(default_factory=dict)
+    """Files of plain text in which something else is, by the keys of IN_PLAIN."""
     misread: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Texts that look like UTF-8 that was read in these encodings, each an example and its file."""
-    with_nul: list[str] = field(default_factory=list)
-    """Files of plain text with NUL characters."""
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
     n_plain: int = 0
@@ -931,19 +936,11 @@ class Notes:
         self.other_columns |= noticed.other_columns
         self.has_letters |= noticed.has_letters
         self.sizes.update(noticed.sizes)
-        self.mail += noticed.mail
-        self.archives += noticed.archives
-        self.tables += noticed.tables
-        self.books += noticed.books
-        self.subtitles += noticed.subtitles
-        self.pages += noticed.pages
-        self.xml += noticed.xml
-        self.json += noticed.json
-        self.with_images += noticed.with_images
-        self.with_nul += noticed.with_nul
         self.n_plain += noticed.n_plain
         self.has_blank_lines |= noticed.has_blank_lines
         self.undivided += noticed.undivided
+        for what, names in noticed.in_plain.items():
+            self.in_plain.setdefault(what, []).extend(names)
         for kind, column in noticed.other_types.items():
             self.other_types.setdefault(kind, column)
         for column, kind in noticed.without_text.items():
@@ -984,25 +981,22 @@ class Notes:
             after = re.findall(r"^\S*", text[match.end() : match.end() + NEARBY])[0]
             self.misread[encoding] = (f"{before}{match[0]}{after}", name)
 
-    def look_at_start(self, text: str, name: str, kind: str) -> None:
-        """Note what the first piece of a file of plain text shows."""
-        self.n_plain += 1
-        if kind in MAIL or (kind not in CODE.split() and MAIL_BEGINNING.match(text[:HEAD])):
-            self.mail.append(name)
-        if text.startswith("window.YTD."):
-            self.archives.append(name)
-        if kind not in CODE.split() and begins_as_table(text):
-            self.tables.append(name)
-        if re.search(LICENCE_BEGINS, text, re.MULTILINE):
-            self.books.append(name)
-        if kind in SUBTITLES and "-->" in text:
-            self.subtitles.append(name)
-        if re.match(r"\s*(<\?xml[^>]*>\s*)?<(!doctype )?html\b", text, re.IGNORECASE):
-            self.pages.append(name)
-        elif re.match(r"\s*<(\?xml|mediawiki)\b", text) and kind not in NO_PROSE.split():
-            self.xml.append(name)
-        if kind not in CODE.split() and begins_as_rows(text):
-            self.json.append(name)
+    def look_at_piece(self, text: str, name: str, kind: str) -> None:
+        """Note what a piece of a file of plain text shows."""
+        self.has_blank_lines = self.has_blank_lines or "\n\n" in text
+        found = ["NUL"] if "\0" in text else []
+        if kind not in CODE.split():
+            self.look_for_misread(text, name)
+            if ";base64," in text:
+                found.append("images")
+        self.note_in_plain(found, name)
+
+    def note_in_plain(self, found: Iterable[str], name: str) -> None:
+        """Note that a file has these of IN_PLAIN."""
+        for what in found:
+            names = self.in_plain.setdefault(what, [])
+            if name not in names[-1:]:  # the pieces of a file come one after another
+                names.append(name)
 
     def look_at_types(self, row: Mapping[str, Any], columns: list[str]) -> None:
         """Note which values in these columns of a row are joined, and which cannot be read."""
@@ -1097,41 +1091,9 @@ class Notes:
         if self.kinds:
             kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
             lines.append(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
-        if self.mail:
-            lines.append("note: mail, whose headers and attachments are trained as text: "
-                         f"{list_names(self.mail)}; {CONVERT} writes what its messages say")
-        if self.archives:
-            lines.append("note: JSON in JavaScript, as in an archive of X, whose names and braces "
-                         f"are trained as text: {list_names(self.archives)}; {CONVERT} writes its "
-                         "rows")
-        if self.tables:
-            lines.append("note: tables with tabs, whose columns are all trained as text: "
-                         f"{list_names(self.tables)}; renamed to .tsv, with a line above that "
-                         "names the columns, those of --data.column are read")
-        if self.books:
-            lines.append("note: books with the licence of Project Gutenberg, which is trained as "
-                         "text, and fills much of what is held out of one book: "
-                         f"{list_names(self.books)}; {WITHOUT_LICENCE} drops it")
-        if self.subtitles:
-            lines.append("note: subtitles, whose numbers and times are trained as text: "
-                         f"{list_names(self.subtitles)}; {CONVERT} writes what is said in each "
-                         "file")
-        if self.pages:
-            lines.append("note: web pages, whose tags are trained as text: "
-                         f"{list_names(self.pages)}; {CONVERT} writes their text")
-        if self.xml:
-            lines.append("note: XML, whose tags are trained as text: "
-                         f"{list_names(self.xml)}; {CONVERT} writes its texts, such as the posts "
-                         "of Stack Exchange or the articles of a wiki")
-        if self.json:
-            lines.append("note: JSON, whose names and braces are trained as text: "
-                         f"{list_names(self.json)}; renamed to .jsonl, its texts alone are read")
-        if self.with_images:
-            lines.append("note: images in base64 are trained as text: "
-                         f"{list_names(self.with_images)}; {WITHOUT_IMAGES} drops them")
-        if self.with_nul:
-            lines.append("note: NUL characters, as binary data has them, are trained as text: "
-                         f"{list_names(self.with_nul)}")
+        for what, (note, advice) in IN_PLAIN.items():
+            if what in self.in_plain:
+                lines.append(f"note: {note}: {list_names(self.in_plain[what])}{advice}")
         return lines + self.lines_of_separators()
 
     def lines_of_separators(self) -> list[str]:
@@ -1152,6 +1114,25 @@ class Notes:
                          f"document each: {list_names(self.undivided)} "
                          f"({len(self.undivided):,} of {self.n_plain:,} files)")
         return lines
+
+
+def look_at_start(text: str, kind: str) -> list[str]:
+    """Return which of IN_PLAIN the first piece of a file of this kind begins with or has."""
+    is_code = kind in CODE.split()
+    is_page = re.match(r"\s*(<\?xml[^>]*>\s*)?<(!doctype )?html\b", text, re.IGNORECASE) is not None
+    begins_as_xml = re.match(r"\s*<(\?xml|mediawiki)\b", text) is not None
+    begins_as_mail = not is_code and MAIL_BEGINNING.match(text[:HEAD]) is not None
+    found = {
+        "mail": kind in MAIL or begins_as_mail,
+        "archives": text.startswith("window.YTD."),
+        "tables": not is_code and begins_as_table(text),
+        "books": re.search(LICENCE_BEGINS, text, re.MULTILINE) is not None,
+        "subtitles": kind in SUBTITLES and "-->" in text,
+        "pages": is_page,
+        "XML": begins_as_xml and not is_page and kind not in NO_PROSE.split(),
+        "JSON": not is_code and begins_as_rows(text),
+    }
+    return [what for what, is_found in found.items() if is_found]
 
 
 def begins_as_table(text: str) -> bool:
@@ -1217,7 +1198,6 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
-    with_images = False
     # Characters in which a separator cut in two may begin; other markers may go unnoticed.
     carried = 0
     if notes.config.separator is not None:
@@ -1226,21 +1206,14 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     with file.reading():
         for piece in read_text(file.path):
             if is_first:
-                notes.look_at_start(piece, file.name, kind)
-            if kind not in CODE.split():
-                notes.look_for_misread(piece, file.name)
-            if ";base64," in piece and kind not in CODE.split():
-                with_images = True
-            if "\0" in piece and file.name not in notes.with_nul:
-                notes.with_nul.append(file.name)
+                notes.n_plain += 1
+                notes.note_in_plain(look_at_start(piece, kind), file.name)
             is_first = False
-            notes.has_blank_lines = notes.has_blank_lines or "\n\n" in piece
+            notes.look_at_piece(piece, file.name, kind)
             text = before + piece
             notes.look_for_markers(text, file.name, kind)
             before = text[max(0, len(text) - carried):]
             yield piece
-    if with_images:
-        notes.with_images.append(file.name)
     has_text = not is_first
     if has_text and notes.config.separator not in (None, *notes.markers):
         notes.undivided.append(file.name)

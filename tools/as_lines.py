@@ -285,7 +285,10 @@ RTF_TOKEN = re.compile(
 
 
 def read_rtf(path: Path) -> Iterator[str]:
-    """Rich text (RTF): its paragraphs, each in a line."""
+    """Rich text (RTF): its paragraphs, each in a line.
+
+    One long loop, because what a token means depends on those before it.
+    """
     source = path.read_bytes().decode("latin-1")
     page = re.search(r"\\ansicpg(\d+)", source)
     encoding = f"cp{page[1]}" if page else "cp1252"
