@@ -461,7 +461,7 @@ class Hub(Source):
         name = str(config.hub)
         if not os.path.isdir(name):  # it may be a data set
             refuse_local("data.hub", name)
-        elif any(Path(name).rglob("*.arrow")):
+        elif was_saved_to_disk(Path(name)):
             raise UserError(f"data.hub {name} was written by save_to_disk: "
                             f"{CONVERT.replace('FILES', shlex.quote(name))} writes its rows for "
                             "--data.files")
@@ -479,6 +479,14 @@ class Hub(Source):
             yield from read_column(rows.select_columns(columns), notes)
         for line in notes.lines():
             self.say(line)
+
+
+def was_saved_to_disk(folder: Path) -> bool:
+    """Return whether a data set below a folder was written by save_to_disk of `datasets`.
+
+    Other folders with .arrow files can be loaded.
+    """
+    return any(path.with_name("state.json").exists() for path in folder.rglob("*.arrow"))
 
 
 # A new source: a class above, and a line here.

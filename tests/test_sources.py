@@ -648,11 +648,21 @@ def test_lines_with_tabs_are_not_always_a_table(tmp_path, capsys, content):
 
 def test_a_data_set_that_was_saved_to_disk_says_how_to_read_it(tmp_path):
     write(tmp_path / "my set/train/data-00000-of-00001.arrow", "x")
+    write(tmp_path / "my set/train/state.json", "{}")
     with pytest.raises(UserError) as error:
         texts(hub=str(tmp_path / "my set"))
     assert str(error.value) == (
         f"data.hub {tmp_path}/my set was written by save_to_disk: python tools/as_lines.py "
         f"'{tmp_path}/my set' > NEW.jsonl writes its rows for --data.files")
+
+
+def test_other_files_of_arrow_are_loaded(tmp_path):
+    table = pyarrow.table({"text": ["a", "b"]})
+    folder = tmp_path / "set"
+    folder.mkdir()
+    with pyarrow.ipc.new_stream(str(folder / "a.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert texts(hub=str(folder)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("read_as, wanted", [("latin-1", "LATIN1"), ("cp1252", "WINDOWS-1252")])
