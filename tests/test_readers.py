@@ -842,17 +842,21 @@ def test_packed_text_streams(tmp_path, monkeypatch, pack):
     assert len(pieces) == 1000 and set(map(len, pieces)) == {1000}
 
 
-def zstd_with_window(descriptor, content):
-    """A frame of zstd with this descriptor of its window, and a block that is not compressed."""
+def zstd_with_header(header, content):
+    """A frame of zstd with this header, and a block that is not compressed."""
     block = (1 | len(content) << 3).to_bytes(3, "little") + content
-    return b"\x28\xb5\x2f\xfd\0" + bytes([descriptor]) + block
+    return b"\x28\xb5\x2f\xfd" + header + block
 
 
-@pytest.mark.parametrize("descriptor, is_read", [
-    (17 << 3, True), (17 << 3 | 1, False), (21 << 3, False)])  # 128 MiB, 144 MiB and 2 GiB
-def test_zstd_with_a_long_window_is_unpacked_as_advised(tmp_path, descriptor, is_read):
-    """As the dumps of Reddit are packed."""
-    path = write(tmp_path / "a.txt.zst", zstd_with_window(descriptor, b"hi"))
+@pytest.mark.parametrize("header, is_read", [
+    # Windows of 128 MiB, 144 MiB and 2 GiB.
+    (b"\0" + bytes([17 << 3]), True), (b"\0" + bytes([17 << 3 | 1]), False),
+    (b"\0" + bytes([21 << 3]), False),
+    # The window is the content, of 2 bytes and of 1 GiB.
+    (b"\x20\2", True), (b"\xa0" + (1 << 30).to_bytes(4, "little"), False)])
+def test_zstd_with_a_long_window_is_unpacked_as_advised(tmp_path, header, is_read):
+    """As the dumps of Reddit are packed, and a file of 1 GiB by zstd --long=31."""
+    path = write(tmp_path / "a.txt.zst", zstd_with_header(header, b"hi"))
     if is_read:
         assert read(path) == ["hi"]
         return
