@@ -55,7 +55,8 @@ def test_the_text_of_a_page_has_a_line_for_each_paragraph():
 
 
 @pytest.mark.parametrize("encoding, declared", [
-    ("utf-8", ""), ("utf-8-sig", ""), ("cp1252", ""), ("koi8-r", '<meta charset="koi8-r">'),
+    ("utf-8", ""), ("utf-8-sig", ""), ("utf-16", ""), ("cp1252", ""),
+    ("koi8-r", '<meta charset="koi8-r">'),
     ("cp1251", '<meta content="text/html; charset=windows-1251">')])
 def test_pages_may_have_other_encodings(tmp_path, capsys, encoding, declared):
     word = "\u0434\u0435\u043d\u044c" if declared else "caf\u00e9"
@@ -75,15 +76,18 @@ def make_book():
 
 
 def make_docx():
+    box = "<w:p><w:r><w:t>A box</w:t></w:r></w:p>"
     return archive(**{"word__document.xml": (
-        '<w:document xmlns:w="u:w"><w:body><w:p><w:r><w:t>It was</w:t><w:tab/><w:t>a day</w:t>'
-        '</w:r></w:p><w:p/><w:p><w:r><w:t>and night.</w:t></w:r></w:p></w:body></w:document>')})
+        '<w:document xmlns:w="u:w"><w:body><w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr><w:r>'
+        "<w:t>It was</w:t><w:tab/><w:t>a day</w:t></w:r></w:p><w:p/><w:p>"
+        f"<w:r><w:Choice>{box}</w:Choice><w:Fallback>{box}</w:Fallback></w:r>"
+        "<w:r><w:t>and night.</w:t></w:r></w:p></w:body></w:document>")})
 
 
 def make_odt():
     return archive(**{"content.xml": (
-        '<d xmlns:text="u:t"><text:h>A day</text:h><text:p>and <text:span>a</text:span> night'
-        "</text:p></d>")})
+        '<d xmlns:text="u:t"><text:h>A<text:tab/>day</text:h><text:p>and<text:line-break/>'
+        "<text:span>a</text:span> night</text:p></d>")})
 
 
 def make_pptx():
@@ -195,7 +199,7 @@ def make_deck(newest):
 @pytest.mark.parametrize("name, content, expected", [
     ("a.HTML", PAGE, [SAID]), ("a", PAGE, [SAID]),
     ("book.epub", make_book(), ["It began.\nThe end."]),
-    ("a.docx", make_docx(), ["It was a day\nand night."]),
+    ("a.docx", make_docx(), ["It was a day\nand night.\nA box"]),
     ("a.odt", make_odt(), ["A day\nand a night"]),
     ("a.odp", make_odt(), ["A day\nand a night"]), ("a.mht", make_mail(PAGE, "html"), [SAID]),
     ("a.pptx", make_pptx(), ["Nine\nTen"]),

@@ -9,6 +9,7 @@ lost, but for the markup of a wiki. It needs no package, but pyarrow for .arrow 
 Anki in its newest format.
 """
 
+import codecs
 import email
 import json
 import mailbox
@@ -89,7 +90,12 @@ def join_lines(lines: list[str]) -> str:
 
 
 def decode(data: bytes) -> str:
-    """Return text that is UTF-8, or has the encoding that its start names, or else cp1252."""
+    """Return text that is UTF-8, or has the encoding that its start names, or else cp1252.
+
+    UTF-16 has a mark at its start, as Windows writes it.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace")
     named = re.search(rb"""(?:charset|encoding)=["']?([\w-]+)""", data[:2000])
     for encoding in ("utf-8-sig", named[1].decode() if named else "cp1252"):
         try:
@@ -147,12 +153,21 @@ def read_office(path: Path) -> Iterator[str]:
         slides.sort(key=lambda name: int(re.sub(r"\D", "", name)))
         names = {".docx": ["word/document.xml"], ".pptx": slides}
         for name in names.get(path.suffix.lower(), ["content.xml"]):
-            for paragraph in find_all(parse(archive, name), "p", "h"):
+            root = parse(archive, name)
+            # Tab stops of a paragraph, and a text box once more, for old versions of Word.
+            for element in find_all(root, "pPr", "Fallback"):
+                element.clear()
+            lines_from_last = []
+            for paragraph in reversed(find_all(root, "p", "h")):
                 if name == "content.xml":
-                    lines.append("".join(paragraph.itertext()))
+                    for gap in find_all(paragraph, "tab", "line-break"):
+                        gap.text = " "
+                    lines_from_last.append("".join(paragraph.itertext()))
                 else:  # text is in <w:t> or <a:t>
                     runs = find_all(paragraph, "t", "tab", "br")
-                    lines.append("".join(run.text or " " for run in runs))
+                    lines_from_last.append("".join(run.text or " " for run in runs))
+                paragraph.clear()  # it may be in a text box or a note within another one
+            lines += lines_from_last[::-1]
     yield join_lines(lines)
 
 
