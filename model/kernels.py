@@ -167,7 +167,10 @@ def converts_inputs(x: Tensor) -> bool:
     if x.is_leaf or not x.requires_grad:
         return False
     device = x.device.type
-    if not torch.is_autocast_enabled(device) or x.dtype != torch.float32:
+    # Asked about a device without autocast, such as meta, `is_autocast_enabled` raises.
+    if x.dtype != torch.float32 or not torch.amp.is_autocast_available(device):
+        return False
+    if not torch.is_autocast_enabled(device):
         return False
     return torch.get_autocast_dtype(device) != torch.float32 and not takes_other_derivatives()
 

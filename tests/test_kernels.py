@@ -787,6 +787,12 @@ def test_an_input_that_autocast_leaves_or_keeps_is_not_copied():
     assert choose_for_layers(leaf, layer, layer) is None
 
 
+def test_layers_on_a_device_without_autocast_are_called_as_they_are():
+    x = torch.ones(3, 48, device="meta", requires_grad=True) * 1
+    layer = make_layer(torch.ones(31, 48, device="meta"))
+    assert [out.shape for out in call_each(x, [layer, layer])] == [(3, 31), (3, 31)]
+
+
 def test_a_layer_with_an_input_of_its_own_gets_no_copy():
     """Its hook computes in the dtype of x."""
     other = make_layer(randn(31, 48))
