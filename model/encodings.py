@@ -40,7 +40,6 @@ class AddedRows(PositionEncoding):
             for part in self.parts:
                 module = layer.get_submodule(part)
                 module.register_forward_pre_hook(add)
-                module.has_own_input = True  # only that of a Linear is read
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         self.start = start

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.hooks import RemovableHandle
 
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
@@ -137,8 +138,12 @@ class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
     has_own_input = False
-    """Whether a hook changes this layer's input. Then `can_join` does not join it with its
+    """Whether a hook may change this layer's input. Then `can_join` does not join it with its
     neighbours."""
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
+        self.has_own_input = True
+        return super().register_forward_pre_hook(*args, **kwargs)
 
     def reset_parameters(self) -> None:
         """Draw nothing: the values come from `Transformer.draw_matrices` or from a checkpoint."""

@@ -796,7 +796,7 @@ def test_layers_on_a_device_without_autocast_are_called_as_they_are():
 def test_a_layer_with_an_input_of_its_own_gets_no_copy():
     """Its hook computes in the dtype of x."""
     other = make_layer(randn(31, 48))
-    other.has_own_input = True
+    other.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 3,))
     x = randn(3, 48).requires_grad_() * 1
     assert choose_for_layers(x, make_layer(randn(31, 48)), other) is None
 
