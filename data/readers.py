@@ -377,8 +377,12 @@ def begins_as_json(path: str) -> bool:
         return False
     try:
         _, end = json.JSONDecoder().raw_decode(start)
-    except (ValueError, RecursionError):
-        return len(head.encode()) > HEAD - 4  # cut off, perhaps in a character
+    except RecursionError:
+        return True
+    except json.JSONDecodeError as error:
+        was_cut = len(head.encode()) > HEAD - 4  # perhaps in a character
+        is_at_end = error.pos > len(start) - 10 or error.msg.startswith("Unterminated string")
+        return was_cut and is_at_end
     return start[end:].lstrip()[:1] in ("", "{", "[")
 
 

@@ -449,7 +449,7 @@ def test_a_folder_leaves_out_json_without_a_suffix(tmp_path, capsys, content, wo
 
 @pytest.mark.parametrize("content", [
     '{"text": "a"}\n\nThis is how a row looks.\n', "{}", "[1, 2]", '["Yes" she said]',
-    '{"a": b}', "", '"Yes," she said.'], ids=short)
+    '{"a": b}', "", '"Yes," she said.', '["Yes", she said.\n' * 999], ids=short)
 def test_a_text_without_a_suffix_that_is_no_json_is_read(tmp_path, content):
     assert read(write(tmp_path / "note", content)) == [content]
 
