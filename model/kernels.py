@@ -17,6 +17,7 @@ training_forms.py: in training on a CPU
 linear            linear_of_few_tensors    eager, of what `gate` returns
 attend            attend_by_products       compiled, bfloat16, no mask
                   attend_by_blocks         eager, bfloat16, no mask, rows of up to 512 tokens
+call_each         call_each_on_one_copy    eager, autocast, on every device
 embed             embed_in_order           compiled
 rms_norm          rms_norm_of_few_tensors  eager, float32
 gate              gate_of_few_tensors      eager

@@ -1,5 +1,7 @@
 """Faster forms for training on a CPU.
 
+One of them, `call_each_on_one_copy`, is for every device.
+
 In eager training, a gradient that is written out keeps less in memory than PyTorch's automatic
 differentiation does. model/kernels.py says when each form is used.
 
