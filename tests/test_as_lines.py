@@ -134,7 +134,7 @@ NOTE by Ann
 
 intro
 00:00:01.000 --> 00:00:02.000 align:start
-<v Ann>Hi <00:00:01.500><c>all</c>
+<v Ann>Hi <00:00:01.500><c>all</c> &amp; you
 
 00:03.000 --> 00:04.000
 Bye.
@@ -165,6 +165,10 @@ WORDPRESS = """\
 <item><title>One</title><excerpt:encoded></excerpt:encoded>
 <content:encoded><![CDATA[<p>It was.</p>]]></content:encoded></item>
 <item><title>image.png</title><content:encoded></content:encoded></item></channel></rss>
+"""
+FEED = """\
+<feed xmlns="u:a"><title>My feed</title><entry><title>One</title><content type="xhtml">
+<div xmlns="u:x"><p>It <b>was</b> a &lt; b.</p><p>So.</p></div></content></entry></feed>
 """
 EVERNOTE = """\
 <en-export><note><title>Milk</title><content><![CDATA[<?xml version="1.0"?><!DOCTYPE en-note SYSTEM
@@ -207,14 +211,16 @@ def make_deck(newest):
     ("a.eml", make_mail("Gr\u00fc\u00dfe = 1\n"), ["Gr\u00fc\u00dfe = 1\n"]),
     ("a.eml", make_mail("<p>Gr\u00fc\u00dfe</p>", "html", "latin-1"), ["Gr\u00fc\u00dfe"]),
     ("a.mhtml", make_mail(PAGE, "html"), [SAID]), ("a.srt", SRT, [HEARD]),
-    ("b.srt", ("\ufeff" + SRT).replace("\n", "\r\n"), [HEARD]), ("c.VTT", VTT, ["Hi all\nBye."]),
+    ("b.srt", ("\ufeff" + SRT).replace("\n", "\r\n"), [HEARD]),
+    ("c.VTT", VTT, ["Hi all & you\nBye."]),
     ("Posts.xml", STACK_EXCHANGE, ["Why?\nI ask, & you?", "So."]),
     ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
     ("wiki.xml", WIKI, ["A '''day''' is [[time]]."]), ("blog.xml", WORDPRESS, ["One\nIt was."]),
+    ("feed.xml", FEED, ["One\nIt was a < b.\nSo."]),
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
     ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
-    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(26))
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(27))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
     path = write(tmp_path / name, content)
     assert texts(path, capsys=capsys) == [{"text": text} for text in expected]

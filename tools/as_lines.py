@@ -11,6 +11,7 @@ Anki in its newest format.
 
 import codecs
 import email
+import html
 import json
 import mailbox
 import os
@@ -377,7 +378,10 @@ def read_subtitles(path: Path) -> Iterator[str]:
     blocks = re.split(r"\n\n+|\n(?=(?:\d+\n)?.*-->)", text)
     cues = [block.split("-->", 1)[1].partition("\n")[2] for block in blocks if "-->" in block]
     has_timed_words = re.search(r"<\d\d:", text)
+    is_webvtt = text.startswith("WEBVTT")
     text = re.sub(r"</?[a-z0-9][^<>\n]*>", "", "\n".join(cues))
+    if is_webvtt:
+        text = html.unescape(text)
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if has_timed_words:
         lines = [line for line, _ in groupby(lines)]
@@ -419,7 +423,10 @@ def record_text(record: Element) -> str:
     values = dict(record.items())
     for child in record:  # of two with one name, as content and excerpt of WordPress, the longer
         name = local_name(child)
-        values[name] = max(values.get(name, ""), child.text or "", key=len)
+        text = child.text or ""
+        if name in BODIES and len(child) > 0:  # elements of XHTML, as in some feeds
+            text = html.escape(element_text(child)).replace("\n", "<br>")
+        values[name] = max(values.get(name, ""), text, key=len)
     if local_name(record) == "page":
         is_article = values.get("ns", "0") == "0" and "redirect" not in values
         texts = [text.text or "" for text in find_all(record, "text")]
