@@ -280,7 +280,7 @@ def attention_of_any_length(device: torch.device) -> Iterator[None]:
 def choose_embedding(tokens: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `embed` for these operands, or None."""
     compiled_training = torch.compiler.is_compiling() and torch.is_grad_enabled()
-    if compiled_training and weight.device.type == "cpu":
+    if compiled_training and weight.device.type in ("cpu", "cuda"):
         return training_forms.embed_in_order
     return None
 

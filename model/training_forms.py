@@ -171,7 +171,7 @@ class _EmbeddingInOrder(torch.autograd.Function):
 library.define("gyre::embedding_gradient", "(Tensor gradient, Tensor tokens, int n_rows) -> Tensor")
 
 
-@library.impl("gyre::embedding_gradient", "CPU")
+@library.impl("gyre::embedding_gradient", ("CPU", "CUDA"))
 def _embedding_gradient(gradient: Tensor, tokens: Tensor, n_rows: int) -> Tensor:
     """Return the sums of rows of `gradient` (B, T, C) by their token (B, T) -> (n_rows, C)."""
     return torch.ops.aten.embedding_dense_backward(gradient, tokens, n_rows, -1, False)

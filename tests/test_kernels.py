@@ -850,8 +850,10 @@ def test_a_compiled_norm_is_plain(compiling):
     assert choose_norm("cuda", torch.float32) is None
 
 
-def test_compiled_training_embeds_in_order(compiling):
-    form = kernels.choose_embedding(torch.tensor([[1]]), randn(7, 48))
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_compiled_training_embeds_in_order(compiling, device):
+    weight = SimpleNamespace(device=torch.device(device))
+    form = kernels.choose_embedding(torch.tensor([[1]]), weight)
     assert form is training_forms.embed_in_order
 
 
