@@ -707,6 +707,8 @@ PARQUET_AS_LINES = (
     'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
     "lines=True, force_ascii=False)"
 )
+
+
 def run_jq(program: str, is_parquet: bool) -> str:
     """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
     if is_parquet:

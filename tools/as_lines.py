@@ -416,10 +416,7 @@ def read_xml(path: Path) -> Iterator[str]:
 
 
 def record_text(record: Element) -> str:
-    """Return the text of one of RECORDS, or "" if it has none.
-
-    Of a wiki, only articles have: no redirections, templates or discussions.
-    """
+    """Return the text of one of RECORDS, or "" if it has none."""
     values = dict(record.items())
     for child in record:  # of two with one name, as content and excerpt of WordPress, the longer
         name = local_name(child)
@@ -428,12 +425,18 @@ def record_text(record: Element) -> str:
             text = html.escape(element_text(child)).replace("\n", "<br>")
         values[name] = max(values.get(name, ""), text, key=len)
     if local_name(record) == "page":
-        is_article = values.get("ns", "0") == "0" and "redirect" not in values
-        texts = [text.text or "" for text in find_all(record, "text")]
-        return texts[-1] if is_article and texts else ""  # of several revisions, the last
+        return article_text(record, values)
     title = next((values[name] for name in TITLES if values.get(name)), "")
     body = next((values[name] for name in BODIES if values.get(name)), "")
     return join_lines([title, page_text(body)]) if body else ""
+
+
+def article_text(page: Element, values: dict[str, str]) -> str:
+    """Return the last revision of a page of a wiki, or "" if it is no article but a redirection, a
+    template or a discussion. `values` has its elements by their names."""
+    is_article = values.get("ns", "0") == "0" and "redirect" not in values
+    revisions = [text.text or "" for text in find_all(page, "text")]
+    return revisions[-1] if is_article and revisions else ""
 
 
 def all_text(root: Element) -> str:
