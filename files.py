@@ -237,4 +237,7 @@ def remove(path: Path) -> None:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type if it has none."""
-    return str(error).partition("\n")[0] or type(error).__name__
+    line = str(error).partition("\n")[0]
+    if line == "":
+        return type(error).__name__
+    return line

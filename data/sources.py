@@ -630,7 +630,8 @@ def search_files(pattern: str) -> "Search":
         if unknown is not None:
             kind, glob_of_kind = unknown
             advice += f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
-        advice = advice or search.advise_refused()
+        if not advice:
+            advice = search.advise_refused()
         raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 

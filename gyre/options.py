@@ -330,7 +330,9 @@ def spell_type(hint: Any) -> str:
     parts = [part for part in get_args(hint) if part is not NoneType]
     if hint not in numbers and len(parts) == 1:  # it may also be unset
         hint = parts[0]
-    return numbers.get(hint) or show_type(hint)
+    if hint in numbers:
+        return numbers[hint]
+    return show_type(hint)
 
 
 @cache

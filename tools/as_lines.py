@@ -328,12 +328,15 @@ def read_rtf(path: Path) -> Iterator[str]:
             parts.append(chr(int(number) % 0x10000))
             skip = stand_ins
         elif codes or text:
-            data = bytes.fromhex(codes.replace("\\'", ""))
-            characters = text or data.decode(encoding, errors="replace")
-            parts.append(characters[skip:])
-            skip = max(0, skip - len(characters))
+            if codes:
+                data = bytes.fromhex(codes.replace("\\'", ""))
+                text = data.decode(encoding, errors="replace")
+            parts.append(text[skip:])
+            skip = max(0, skip - len(text))
+        elif word in RTF_WORDS:
+            parts.append(RTF_WORDS[word])
         else:
-            parts.append(RTF_WORDS.get(word) or RTF_SIGNS.get(sign, ""))
+            parts.append(RTF_SIGNS.get(sign, ""))
     # Of a character beyond 0xFFFF, \u has the two halves.
     joined = "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     yield join_lines(joined.split("\n"))
