@@ -30,6 +30,7 @@ from gyre.compute import (
     estimate_seconds,
     format_estimate,
     matmul_rates,
+    memory_of,
     resolve_compile,
     resolve_dtype,
     training_flops,
@@ -171,6 +172,19 @@ def check_start(start: Start, world: World) -> None:
 def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:
     """Raise UserError for a training that the memory of these processes cannot hold.
 
+    `dtype` is that of matrix products.
+    """
+    rows = count_rows(config.train, world)
+    check_memory(world.device, count_least_bytes(config, world, dtype, compiled),
+                 f"this model with {rows} rows of {config.data.seq_len} tokens",
+                 "choose a smaller model, data.seq_len or train.micro_batch_size")
+
+
+def count_least_bytes(
+    config: Config, world: World, dtype: torch.dtype, compiled: bool
+) -> int:
+    """Return how many bytes one process of a training takes at least.
+
     `dtype` is that of matrix products. The activations of the blocks are not counted.
     """
     rows = count_rows(config.train, world)
@@ -181,8 +195,7 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     size += logits * count_logit_bytes(world.device, dtype, compiled)
     if overrides(POSITIONS[config.model.position], "freqs_cis"):  # it has a table of rotations
         size += 4 * table_positions(config.model) * key_dim(config.model)
-    check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
-                 "choose a smaller model, data.seq_len or train.micro_batch_size")
+    return size
 
 
 def count_logit_bytes(device: torch.device, dtype: torch.dtype, compiled: bool) -> int:
@@ -280,10 +293,16 @@ def choose_compile(
     config: Config, world: World, dtype: torch.dtype, flops: float
 ) -> tuple[bool, str]:
     """Return whether a training of `flops` is compiled, and the reason in words."""
-    compiled, reason = resolve_compile(config.train.compile, world.device, dtype, flops)
+    choice = config.train.compile
+    compiled, reason = resolve_compile(choice, world.device, dtype, flops)
+    if compiled and choice == "auto":  # compiled steps need more memory on a CPU
+        least_bytes = count_least_bytes(config, world, dtype, compiled=True)
+        if least_bytes > memory_of(world.device):
+            compiled = False
+            reason = "not compiled: compiled steps would not fit into the memory"
     all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
     if compiled and not all_compile:
-        return False, "not compiled: another process has no compiler that works"
+        return False, "not compiled: another process cannot compile"
     return compiled, reason
 
 
@@ -308,7 +327,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
     Takes the first steps, times them, and throws their results away. If compiling pays for so many
     steps, compiles them and times them again. A run that is given what was chosen (the numbers, the
     dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
-    warm-up, need more steps, or if no memory holds the compiled ones.
+    warm-up, need more steps.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -324,7 +343,6 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
         compiled, reason = choose_compile(start.config, world, compute.dtype, flops)
         if compiled:
             compute = replace(compute, compiled=True, compile_reason=reason)
-            check_fits(start.config, world, compute.dtype, compiled=True)
             step_seconds = time_first_steps(start, world, compute)
     steps = max(1, round(60 * minutes / step_seconds))
     val_tokens = start.data.manifest["val"]["tokens"]

@@ -148,13 +148,18 @@ def keep_freed_memory() -> None:
     mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
 
 
+def memory_of(device: torch.device) -> float:
+    """Return all the memory of the device in bytes; infinity on Windows, where it is not known."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return math.inf
+
+
 def check_memory(device: torch.device, size: int, what: str, advice: str) -> None:
     """Raise UserError if `size` bytes are more than all the memory of the device."""
-    available = math.inf  # unknown on Windows, where the allocation itself fails
-    if device.type == "cuda":
-        available = torch.cuda.get_device_properties(device).total_memory
-    elif hasattr(os, "sysconf"):
-        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = memory_of(device)
     if size > available:
         raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {available:.3g}: "
                         f"{advice}")

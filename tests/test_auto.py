@@ -92,7 +92,7 @@ def test_nothing_is_compiled_if_another_process_cannot(decided):
     compute, config, _ = decided(second_compiles=True, first_compiles=False)
     assert compute.compiled is False
     assert config.train.compile is False
-    assert compute.compile_reason == "not compiled: another process has no compiler that works"
+    assert compute.compile_reason == "not compiled: another process cannot compile"
 
 
 def test_a_process_that_cannot_compile_still_tells_the_others(decided):
@@ -490,12 +490,23 @@ def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_le
     assert len(calls) == checked
 
 
+def test_compiled_steps_that_do_not_fit_stay_eager(fill_half_a_minute, monkeypatch):
+    def count_least_bytes(config, world, dtype, compiled):
+        return 1_000 if compiled else 500
+
+    monkeypatch.setattr(gyre.build, "count_least_bytes", count_least_bytes)
+    monkeypatch.setattr(gyre.build, "memory_of", lambda _: 999.0)
+    config, timings = fill_half_a_minute(paying_steps=60)
+    assert config.train.compile is False
+    assert timings == [False]
+
+
 @pytest.mark.parametrize("paying_steps, checked", [
-    (0, [False, True]), (60, [False, False, True]), (61, [False, False])])
+    (0, [False, True]), (60, [False, False]), (61, [False, False])])
 def test_memory_is_checked_for_steps_as_they_are_computed(
     fill_half_a_minute, monkeypatch, paying_steps, checked
 ):
-    """First before the text is prepared, as if nothing was compiled. Compiled steps need more."""
+    """First before the text is prepared, as if nothing was compiled."""
     calls = []
     monkeypatch.setattr(gyre.build, "check_fits",
                         lambda config, world, dtype, compiled: calls.append(compiled))
