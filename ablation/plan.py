@@ -141,7 +141,8 @@ class Calibration(msgspec.Struct):
 class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """plan.json, its fields in the order in which they are written.
 
-    It is fixed when it is made, except for `tuned`, `diverged` and `calibration`.
+    It is fixed when it is made, except for `tuned`, `diverged` and `calibration`, and for `seeds`,
+    `grown_from` and `command` when seeds are added (`add_seeds`).
     A field with a default is not in the plans of older versions, or not in those of every study.
     """
 
@@ -154,6 +155,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     tuning_seeds: list[int]
     steps: Steps
     seeds: list[int]
+    grown_from: list[int] | None = None
+    """The numbers of seeds that the study had before seeds were added, in ascending order."""
     baseline: str
     """The arm that every difference is taken to."""
     seq_len: int
@@ -197,6 +200,17 @@ def write_plan(path: Path, plan: Plan) -> None:
     file = path / "plan.json"
     stored = read_sealed(file, ADVICE) if file.exists() else {}
     write_sealed(file, stored | msgspec.to_builtins(plan))
+
+
+def add_seeds(plan: Plan, seeds: Sequence[int], command: str) -> Plan:
+    """Return the plan with all of these seeds, which begin with those it has.
+
+    `command` is the line that adds them. The plan keeps how many it had, because whoever adds seeds
+    may have seen the results of the first ones.
+    """
+    grown_from = [*(plan.grown_from or []), len(plan.seeds)]
+    return msgspec.structs.replace(
+        plan, seeds=[*seeds], grown_from=grown_from, command=command)
 
 
 # --- arms -----------------------------------------------------------------------------------------

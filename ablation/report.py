@@ -157,6 +157,21 @@ def describe_left_out(study: Study) -> str:
     return " ".join(sentences)
 
 
+def describe_growth(plan: Plan) -> str:
+    """Return what to make of seeds that were added to the plan, "" if none were.
+
+    One in ten: without a true difference, the interval of the first seeds or that of all excludes 0
+    in 7.1 to 9.5 % of two million simulated studies that grow once (5 to 6 seeds: 7.1 %, 3 to 6:
+    8.9 %, 2 to 6: 9.5 %).
+    """
+    if not plan.grown_from:
+        return ""
+    before = ", then ".join(map(str, plan.grown_from))
+    return (f" Planned with {before} seeds, and grown to {len(plan.seeds)}: if the results of the "
+            "first seeds decided that, a 95 % interval that excludes 0 does so by chance in up to "
+            "one of ten such studies, and not in one of twenty.")
+
+
 def describe_rates(plan: Plan) -> str:
     """Return how the study chose its learning rates."""
     if not plan.tuned.arms:
@@ -199,7 +214,8 @@ def describe_seeds(study: Study) -> dict[str, str]:
             "with_intervals": ", with 95 % intervals",
             "difference": "paired t over seeds, 95 % interval, each for itself"
                           + describe_correction(study),
-            "seeds_say": "An interval over seeds says nothing of other models and texts.",
+            "seeds_say": "An interval over seeds says nothing of other models and texts."
+                         + describe_growth(study.plan),
         }
     return {
         "one_seed": f"One seed and {amount(study.horizons[-1])} tokens of training: this shows "

@@ -86,6 +86,8 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
         # This file says that the mirror was tried. If a command is interrupted before that, the
         # next one tries it. A failure of wandb is a warning, and is not tried again.
         sent = path / "wandb.sent"
+        if plan.grown_from:  # the report of fewer seeds may have been sent
+            sent = path / f"wandb-{len(plan.seeds)}-seeds.sent"
         if config.log.wandb != "disabled" and not sent.exists():
             mirror_in_wandb(path, config.log)
             sent.touch()
@@ -107,7 +109,7 @@ def open_plan(command: Command) -> Plan:
                          "the text held out for validation")
     wanted = decide_fields(command, data)
     if (path / "plan.json").exists():
-        return reopen_plan(path, wanted)
+        return reopen_plan(path, wanted, command.line)
     if path.exists() and any(path.iterdir()):
         raise UserError(f"{path} is not empty and holds no plan.json, so it is not a study: choose "
                         "another folder with --name")
@@ -267,9 +269,16 @@ def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> lis
     return sorted(names)
 
 
-def reopen_plan(path: Path, wanted: dict[str, Any]) -> Plan:
-    """Return the plan in the study's folder. UserError if it differs from what is `wanted`."""
+def reopen_plan(path: Path, wanted: dict[str, Any], line: str) -> Plan:
+    """Return the plan in the study's folder, with more seeds if more are `wanted`.
+
+    `line` is the command that wants them. UserError if the plan differs in anything else.
+    """
     plan = planning.read_plan(path)
+    n_planned = len(plan.seeds)
+    more_seeds = wanted["seeds"][n_planned:]
+    if more_seeds and wanted["seeds"][:n_planned] == plan.seeds:
+        plan = planning.add_seeds(plan, wanted["seeds"], line)
     wanted = wanted | {"config": add_new_options(wanted["config"])}
     planned = msgspec.structs.replace(plan, config=add_new_options(plan.config))
     changed = [name for name, value in wanted.items() if getattr(planned, name) != value]
@@ -281,7 +290,10 @@ def reopen_plan(path: Path, wanted: dict[str, Any]) -> Plan:
                         f"{', '.join(changed)}): choose another folder with --name, or remove "
                         f"{path}")
     Study.load(path)  # refuses records that do not belong together, before more work
-    say(f"plan    {path / 'plan.json'}: going on")
+    added = ""
+    if len(plan.seeds) > n_planned:
+        added = f" with more seeds, {more_seeds}"
+    say(f"plan    {path / 'plan.json'}: going on{added}")
     return plan
 
 

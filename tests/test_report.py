@@ -12,7 +12,7 @@ from made_up_study import HORIZONS, change, make_pair, make_study
 from scipy.special import stdtrit
 
 from ablation import plots, report, stats
-from ablation.plan import ARMS, read_plan, write_plan
+from ablation.plan import ARMS, add_seeds, read_plan, write_plan
 from ablation.report import UNDEFINED, compose, mirror_in_wandb, write_report
 from ablation.study import Study
 from errors import UserError
@@ -108,6 +108,14 @@ def test_one_seed_has_no_interval(tmp_path):
     (row,) = table(page, "nats per token, one seed").values()
     assert not any("[" in cell for cell in row)
     assert "95 %" not in page
+
+
+def test_a_study_that_was_grown_is_said_to_be(pair):
+    assert "and grown to" not in compose(Study.load(pair))
+    write_plan(pair, add_seeds(read_plan(pair), [0, 1, 2, 3], ""))
+    write_plan(pair, add_seeds(read_plan(pair), [0, 1, 2, 3, 4, 5], ""))
+    page = compose(Study.load(pair))
+    assert "texts. Planned with 2, then 4 seeds, and grown to 6: if the results of" in page
 
 
 def test_a_study_of_one_encoding_is_not_called_one_of_encodings(pair):

@@ -108,6 +108,13 @@ def test_wandb_gets_a_report_once(workdir, tmp_path, sent_to_wandb):
     assert sent_to_wandb.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
+def test_wandb_gets_the_report_of_more_seeds(workdir, tmp_path, sent_to_wandb):
+    argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
+    for seeds in ("1", "2", "2", "3"):
+        assert exit_code(ablate.main, *argv, "--seeds", seeds) == 0
+    assert sent_to_wandb.call_count == 3
+
+
 def test_wandb_gets_a_report_that_was_written_without_it(workdir, tmp_path, sent_to_wandb):
     argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
     assert exit_code(ablate.main, *argv, "--log.wandb", "disabled") == 0
@@ -370,6 +377,44 @@ def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
     error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "2"))[-1]
     assert "another plan (these differ: model.n_layers)" in error
     assert str(finished) in error
+
+
+@pytest.fixture(scope="module")
+def grown(workdir, finished, tmp_path_factory) -> Path:
+    """A copy of the finished study, which had one seed and now has two."""
+    study = tmp_path_factory.mktemp("grown") / "ablation-smoke"
+    shutil.copytree(finished, study)
+    argv = study_arguments(workdir, "--seeds", "2", "--log.runs", str(study.parent))
+    assert exit_code(ablate_in_process, *argv) == 0
+    return study
+
+
+def test_more_seeds_are_added_to_a_finished_study(grown, finished):
+    names = ["rope-s0.json", "rope-s1.json", "sin-s0.json", "sin-s1.json"]
+    assert sorted(file.name for file in (grown / "results").iterdir()) == names
+    for name in ("rope-s0.json", "sin-s0.json"):
+        before = (finished / "results" / name).read_bytes()
+        assert (grown / "results" / name).read_bytes() == before
+
+
+def test_a_plan_keeps_how_many_seeds_it_had(grown):
+    grown_plan = plan.read_plan(grown)
+    assert grown_plan.seeds == [0, 1]
+    assert grown_plan.grown_from == [1]
+    assert "--seeds 2" in grown_plan.command
+
+
+def test_a_study_does_not_lose_seeds(workdir, grown, capsys):
+    argv = study_arguments(workdir, "--log.runs", str(grown.parent))  # one seed
+    error = error_lines(capsys, ablate.main, *argv)[-1]
+    assert "another plan (these differ: seeds)" in error
+
+
+def test_planning_more_seeds_adds_none(workdir, finished, capsys):
+    before = (finished / "plan.json").read_bytes()
+    assert exit_code(ablate.main, *study_arguments(workdir, "--seeds", "3", "--dry-run")) == 0
+    assert "going on with more seeds, [1, 2]" in capsys.readouterr().err
+    assert (finished / "plan.json").read_bytes() == before
 
 
 @pytest.fixture
