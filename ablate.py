@@ -23,12 +23,12 @@ from errors import importing, report_errors
 
 with importing(__name__):
     from ablation.runner import run_study
-    from train import run
+    from train import run_training
 
 
 def main(argv: list[str] | None = None) -> None:
     with report_errors():
-        code = run_study(run, sys.argv[1:] if argv is None else argv, __doc__)
+        code = run_study(run_training, sys.argv[1:] if argv is None else argv, __doc__)
     sys.exit(code)
 
 

@@ -197,7 +197,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
-    """Return the run with its model, and print on stderr what it is.
+    """Return the run with its model, as RunOptions and ModelOptions ask for it, and print on stderr
+    what it is.
 
     The second value is its chat template with --chat, and None without.
     """
@@ -215,7 +216,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
     say(f"{trained.run.path}: {which}, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
-        f"{'compiled' if options.compile else 'eager'}")
+        f"{'compiled' if options.compile else 'not compiled'}")
     if options.dtype == "int8":
         warn_if_int8_is_slow(trained, n_rows, options.compile)
     if chat is None and template is not None:
@@ -351,7 +352,7 @@ class Session:
     """The last text, or the samples of it."""
     speed: Speed = field(default_factory=Speed)
     """That of all texts."""
-    step: Step | None = None
+    decoding_step: Step | None = None
     """The function that computed the logits of the last text. The next text may use it again, with
     the CUDA graphs that it has recorded."""
 
@@ -382,7 +383,8 @@ class Session:
         self.continue_text(ids[0], rows)
 
     def go_on(self) -> None:
-        """Continue the last text. If the context has no room, only the end of the text is read."""
+        """Continue the last text. If the context has no room for it and the new tokens, only the
+        end of the text is read."""
         if not self.rows:
             raise UserError(":more goes on with a text, and there is none yet")
         if len(self.rows) > 1:
@@ -391,6 +393,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
+            # `generate_texts` chooses the same number for what is kept of a long text.
             new_tokens = min(NEW_TOKENS, context // 2)
         kept = max(1, context - new_tokens)
         if len(self.ids) > kept:
@@ -413,8 +416,8 @@ class Session:
         seed = self.seed
         if self.turn > 0:
             seed = derive_seed(self.seed, "turn", self.turn)
-        new, speed, self.step = generate_texts(self.trained, [ids], rows, self.options, seed,
-                                               self.step)
+        new, speed, self.decoding_step = generate_texts(
+            self.trained, [ids], rows, self.options, seed, self.decoding_step)
         self.ids = ids + new[0]  # of the first row: `go_on` continues a single one
         self.rows = rows
         self.turn += 1
@@ -456,14 +459,15 @@ def generate_texts(
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples,
                   eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
+    # Both are for CUDA too. Where there are no CUDA graphs, `graph_batch` returns `next_logits`.
     make_decoding_step = compile_batch if options.compile else graph_batch
-    step = make_decoding_step(batch, previous)
+    decoding_step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
     started = time.perf_counter()
     times = []  # when `stream` yielded: once for each new token, then once more for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
-        for _, text in stream(batch, rows, step):
+        for _, text in stream(batch, rows, decoding_step):
             times.append(time.perf_counter())
             bar.update(batch.n_accepted - bar.n)
             if streamed:
@@ -480,11 +484,18 @@ def generate_texts(
     # first new token has come.
     prefilled = times[0]
     finished = times[-1]
-    speed = Speed(
-        prefill_tokens=min(batch.prompt_lengths) * len(ids), prefill_seconds=prefilled - started,
-        decoded_tokens=count_decoded(batch), decoding_seconds=finished - prefilled,
-    )
-    return batch.new_tokens(), speed, step
+    decoded = count_decoded(batch)
+    if decoded > 0 and decoded == batch.n_accepted:
+        # Every row of the shortest prompts ended at once. So the first new token came after later
+        # passes, and nothing says when prefill ended.
+        speed = Speed()
+    else:
+        speed = Speed(
+            prefill_tokens=min(batch.prompt_lengths) * len(ids),
+            prefill_seconds=prefilled - started,
+            decoded_tokens=decoded, decoding_seconds=finished - prefilled,
+        )
+    return batch.new_tokens(), speed, decoding_step
 
 
 def count_decoded(batch: Batch) -> int:
@@ -496,7 +507,7 @@ def count_decoded(batch: Batch) -> int:
     shortest = min(batch.prompt_lengths)
     drawn_by_prefill = 0
     for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):
-        # Whether its first new token has ended the row. `n_accepted` does not count this token.
+        # A row that its first new token has ended: an end token, which `n_accepted` does not count.
         ended_at_once = length == prompt_length
         if prompt_length == shortest and not ended_at_once:
             drawn_by_prefill += 1

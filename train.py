@@ -34,7 +34,7 @@ with importing(__name__):
     from tqdm import tqdm
 
     from data.prompt import TOKENS_FOR_PROMPT, first_plain_words
-    from gyre.build import build, complete, print_setup
+    from gyre.build import build, print_setup, resolve_auto
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import Compute, keep_freed_memory
     from gyre.load import NEW_TOKENS
@@ -42,7 +42,14 @@ with importing(__name__):
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
     from gyre.start import Start, resolve
-    from gyre.step import PendingStep, Setup, StepResult, start_step, token_losses
+    from gyre.step import (
+        MOST_SKIPPED,
+        PendingStep,
+        Setup,
+        StepResult,
+        start_step,
+        token_losses,
+    )
     from model.generation import generate
     from model.sampling import Sampling
 
@@ -61,18 +68,18 @@ def main(argv: list[str] | None = None) -> None:
     """Exit with 0, with 2 for bad input, or with 128 plus the number of a signal."""
     argv = sys.argv[1:] if argv is None else argv
     with report_errors():
-        outcome = run(resolve(argv, __doc__), StopSignal())
+        outcome = run_training(resolve(argv, __doc__), StopSignal())
     sys.exit(128 + outcome.signal if outcome.signal else 0)
 
 
-def run(start: Start, stop: StopSignal) -> Outcome:
+def run_training(start: Start, stop: StopSignal) -> Outcome:
     """Train what `start` asks for: choose what it leaves open, then train."""
     world = World.from_env(start.config.train.device, start.config.train.timeout)
     if world.device.type == "cpu":
         keep_freed_memory()
     try:
         with world.explain_lost_ranks():
-            start, compute = complete(start, world)
+            start, compute = resolve_auto(start, world)
             return train(start, world, compute, stop)
     finally:
         world.disconnect()
@@ -87,12 +94,14 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         setup = build(start, world, compute, stop)
         progress = setup.progress
         if start.resumed and progress.step >= setup.config.train.steps:
-            # --resume auto found it finished.
+            # Only --resume auto comes here: else `build` has refused a finished run.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
         repeats_validation = lacks_validation(start, setup)
         print_setup(start, setup, repeats_validation)
-        run = None  # opened after the first step, unless a validation is still missing
+        # A new run gets its folder after the first step, see below. A run that lacks a validation
+        # has one, and is opened now because the result is written there.
+        run = None
         if repeats_validation:
             run = open_run(start, setup, contexts)
             repeat_validation(setup, run)
@@ -109,9 +118,9 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if base:
             run.log({**progress.axes, **base})  # at step 0: the first step is not counted yet
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
-        first_save = progress.step + 1 if start.is_branch else None
+        branch_save = progress.step + 1 if start.is_branch else None
         try:
-            take_steps(setup, run, first, bar, first_save)
+            take_steps(setup, run, first, bar, branch_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             print_end_at_once(start, setup, run)
             raise
@@ -134,7 +143,7 @@ def make_bar(setup: Setup) -> tqdm:
 
 
 def take_first_step(setup: Setup) -> PendingStep:
-    """Return the first step, finished. If Ctrl-C ends it, say that nothing is saved."""
+    """Return the first step, finished. If Ctrl-C ends it, say that it is not saved."""
     number = setup.progress.step
     try:
         first = start_step(setup, number)
@@ -152,12 +161,12 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
     A signal can end a validation early. Then the checkpoint is saved, but nothing is logged.
     """
     step = setup.progress.step
-    if not start.resumed or step == 0 or not is_validated(setup, step):
+    if not start.resumed or step == 0 or not validates_after(setup, step):
         return False
     # `RunDir.resume` reads the points again, and warns of damaged lines.
     points = start.resumed.metrics(warns=False) if setup.world.is_main else []
-    validated = any("val/loss" in point and point["step"] == step for point in points)
-    return not setup.world.all_gather(validated)[0]  # rank 0's: only it has read the points
+    was_logged = any("val/loss" in point and point["step"] == step for point in points)
+    return not setup.world.all_gather(was_logged)[0]  # rank 0's: only it has read the points
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float]:
@@ -170,10 +179,11 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
 
 def take_steps(
-    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, first_save: int | None
+    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, branch_save: int | None
 ) -> None:
     """Take steps until the last one, or until any rank is asked to stop. `pending` is the first.
 
+    `branch_save` is the step after which a branch saves for the first time, None for other runs.
     With `setup.reads_late`, the next step is started before the results of the current one are
     read. Before a validation or a save it is not, because they need the weights of the current one.
     """
@@ -190,7 +200,7 @@ def take_steps(
         taken = progress.step + 1  # `pending` included
         following = None
         # Once a rank is known to be stopping, start no further step: only finish `pending`.
-        if setup.reads_late and not rank_is_stopping and not is_due(setup, taken, first_save):
+        if setup.reads_late and not rank_is_stopping and not is_due(setup, taken, branch_save):
             following = start_step(setup, taken)
         result = pending.read(since=previous_finished)
         previous_finished = result.finished
@@ -201,23 +211,23 @@ def take_steps(
         # Finish the step only if no later one is in flight. There is none in three cases:
         # `reads_late` is off, this step is due, or the result before said that a rank is stopping.
         if following is None:
-            asked_to_stop = finish_step(setup, run, first_save)
+            asked_to_stop = finish_step(setup, run, branch_save)
             if asked_to_stop or taken == setup.config.train.steps:
                 return
             following = start_step(setup, taken)
         pending = following
 
 
-def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
+def is_due(setup: Setup, step: int, branch_save: int | None) -> bool:
     """Return whether this is a step after which `finish_step` always validates or saves.
 
     After any other step it saves only if a rank was asked to stop.
     """
     train = setup.config.train
-    return is_validated(setup, step) or step in train.keep or step == first_save
+    return validates_after(setup, step) or step in train.keep or step == branch_save
 
 
-def is_validated(setup: Setup, step: int) -> bool:
+def validates_after(setup: Setup, step: int) -> bool:
     """Return whether the weights after this step are validated."""
     train = setup.config.train
     return step == train.steps or step % train.eval_interval == 0
@@ -228,8 +238,8 @@ def count_step(
 ) -> None:
     """Count a step, and log its result and the rate in tokens per second.
 
-    The rate is that of the latest steps, which took `mean_seconds` each. Raises UserError if three
-    steps in a row were not finite, where overflows of float16 do not count.
+    The rate is that of the latest steps, which took `mean_seconds` each. Raises UserError if
+    MOST_SKIPPED steps in a row were not finite, where overflows of float16 do not count.
     """
     config = setup.config
     progress = setup.progress
@@ -245,30 +255,31 @@ def count_step(
         point["train/loss_scale"] = result.loss_scale
     run.log(point)
     if not can_go_on:
-        give_up(f"3 steps in a row were not finite, up to step {progress.step}", setup, run)
+        give_up(f"{MOST_SKIPPED} steps in a row were not finite, up to step {progress.step}",
+                setup, run)
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
     bar.update()  # draws both
 
 
-def finish_step(setup: Setup, run: RunDir, first_save: int | None) -> bool:
+def finish_step(setup: Setup, run: RunDir, branch_save: int | None) -> bool:
     """Validate, sample and save if it is time to. All ranks call this together.
 
     Returns whether any rank was asked to stop.
     """
     train = setup.config.train
     step = setup.progress.step
-    validated = is_validated(setup, step)
+    validates = validates_after(setup, step)
     if step in train.keep:
         save(setup, run, step)
     # Validate before saving `last`. If the training is killed in between, it resumes from an older
     # checkpoint, and comes to this validation again.
-    if validated:
+    if validates:
         # Only a single process may end a validation early: several would have to agree on the batch
         # after which they end. The last validation never does: no resumed run would repeat it.
         can_end = setup.world.size == 1 and step < train.steps
         validate_and_sample(setup, run, can_end)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
-    if validated or stopping or step == first_save:
+    if validates or stopping or step == branch_save:
         save(setup, run, "last")
     return stopping
 
@@ -334,9 +345,10 @@ def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
 
 def print_end_at_once(start: Start, setup: Setup, run: RunDir) -> None:
     """Print what a second Ctrl-C has left of a run. A branch cannot go on without a checkpoint."""
-    if not start.is_branch or run.checkpoints.has_training:
+    if not start.is_branch or run.checkpoints.can_resume:
         saved = run.checkpoints.saved_step("last")
-        print_stop(start, setup, run, f"ended at once. Saved was step {saved}")
+        what = f"Saved was step {saved}" if saved else "Nothing was saved yet"
+        print_stop(start, setup, run, f"ended at once. {what}")
     elif setup.world.is_main:
         say(f"ended at once, before the first checkpoint of {run.path}: remove it, and branch "
             "again")
@@ -480,7 +492,7 @@ def sample(setup: Setup, run: RunDir) -> None:
     # since Config.check wants fewer sample_tokens than positions.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]
-    with setup.parallelism.gather(setup.model):
+    with setup.parallelism.unsharded(setup.model):
         # Without `eos_ids`: ranks gather weights together, so all must take the same number of
         # steps, even if rounding lets them draw different tokens.
         (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,

@@ -25,8 +25,8 @@ from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
 RunTraining = Callable[[Start, StopSignal], Any]
-"""`run` of train.py, which returns an Outcome. It is passed as an argument, because commands import
-this package, and not the other way round."""
+"""`run_training` of train.py, which returns an Outcome. It is passed as an argument, because
+commands import this package, and not the other way round."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -63,7 +63,9 @@ class CalibrationJob(Job, frozen=True, kw_only=True):
 
 
 class TuningJob(Job, frozen=True, kw_only=True):
-    """Try a learning rate of an arm. The result is the loss."""
+    """Try a learning rate of an arm. The result is the loss, which ablation/runner.py keeps under
+    these three. The options of the trainings have them too.
+    """
 
     arm: str
     lr: float
@@ -71,7 +73,10 @@ class TuningJob(Job, frozen=True, kw_only=True):
 
 
 class RecordJob(Job, frozen=True, kw_only=True):
-    """Train the runs of an arm and seed, and measure them. The result is their record."""
+    """Train the runs of an arm and seed, and measure them. The result is their record.
+
+    The seed is in the options of the trainings.
+    """
 
     arm: str
     windows: int
@@ -84,7 +89,7 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
     """Return what `do_job` returns, on a Dask worker, where `request_stop` can stop it."""
     from distributed import get_worker  # slow to import
 
-    worker: Any = get_worker()
+    worker: Any = get_worker()  # it has one thread, and does one job at a time
     stop = StopSignal()
     # `request_stop` runs in another thread, at any moment. It writes `stopped_keys`, and then reads
     # `stop_of_job`. This function writes `stop_of_job`, and then reads `stopped_keys`. So at least
@@ -154,7 +159,7 @@ def remove_without_checkpoint(folder: Path) -> None:
 
     A branch has to be removed: without a checkpoint, train.py refuses to resume it.
     """
-    if folder.exists() and not RunDir.open(folder).checkpoints.has_training:
+    if folder.exists() and not RunDir.open(folder).checkpoints.can_resume:
         remove_run(folder)
 
 
@@ -226,7 +231,7 @@ def resumable_step(folder: Path) -> int:
     Unlike `saved_step`, this checks the files: a damaged `last` counts as the one before it.
     """
     checkpoints = RunDir.open(folder).checkpoints
-    if not checkpoints.has_training:
+    if not checkpoints.can_resume:
         return 0
     with checkpoints.open("last") as last:
         return checkpoints.load_training(last)["progress"]["step"]

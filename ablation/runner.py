@@ -56,7 +56,7 @@ CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained 
 def run_study(run_training: RunTraining, argv: list[str], description: str | None = None) -> int:
     """Do what is missing of a study, and write the report. Returns the exit code.
 
-    `run_training` is `run` of train.py.
+    `run_training` is that of train.py.
     """
     command = resolve(argv, description)
     require_modules("distributed", "matplotlib", "scipy")  # not only hours later, for the report

@@ -1,6 +1,6 @@
 """Build what each process needs for training.
 
-`complete` chooses what a command line leaves open, and `build` makes what a step needs.
+`resolve_auto` chooses what a command line leaves open, and `build` makes what a step needs.
 """
 
 import gc
@@ -67,14 +67,15 @@ UNFIT_TOKENIZER = 2.0
 LONG_VALIDATION = 0.3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. All that
-# depends on it is whether the first steps are compiled. On a CPU, a rate is measured instead.
+# depends on it is whether the first steps are compiled. What was compiled once stays so: its time
+# is spent. On a CPU, a rate is measured instead.
 GUESSED_RATE = 2e13
 
 
 # --- what a training is: its text, its numbers, how it computes ----------------------------------
 
 
-def complete(start: Start, world: World) -> tuple[Start, Compute]:
+def resolve_auto(start: Start, world: World) -> tuple[Start, Compute]:
     """Return `start` with its text and its final configuration, and how the training computes.
 
     Connects the processes, which all call this. Raises UserError if the training cannot work. Most
@@ -160,7 +161,7 @@ def check_start(start: Start, world: World) -> None:
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # Sizes that are chosen for the text are not known yet, and `complete` checks them later.
+    # Sizes that are chosen for the text are not known yet, and `resolve_auto` checks them later.
     fitted = start.draft.fitted if start.draft is not None else frozenset()
     sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
@@ -245,20 +246,17 @@ def choose_compute(config: Config, world: World) -> Compute:
     if needs_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
-    estimated_seconds = None
+    seconds = None
     if needs_estimate:
-        estimated_seconds = estimate_seconds(config.model, tokens, rates[dtype])
-    seconds = estimated_seconds
+        seconds = estimate_seconds(config.model, tokens, rates[dtype])
+    flops_ahead = flops
     if train.minutes is not None:
-        # Until the first steps are timed, train.steps is a placeholder. `flops` and
-        # `estimated_seconds` are those of the placeholder. Use them only for the FLOP/s of whole
-        # steps, which are the same for any number of steps.
-        step_rate = GUESSED_RATE
-        if estimated_seconds is not None:
-            step_rate = flops / estimated_seconds
+        # Until the first steps are timed, train.steps is a placeholder, and so are `flops` and
+        # `seconds`. But their ratio is the FLOP/s of whole steps, for any number of them.
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
         seconds = 60 * train.minutes
-        flops = seconds * step_rate
-    compiled, compile_reason = choose_compile(config, world, dtype, flops)
+        flops_ahead = seconds * step_rate
+    compiled, compile_reason = choose_compile(config, world, dtype, flops_ahead)
     # A run that was trained on CUDA with TF32 may go on elsewhere, without.
     tf32 = train.tf32 and world.device.type == "cuda"
     return Compute(world.device, dtype, compiled, onednn, tf32,
@@ -409,11 +407,11 @@ def time_steps(setup: Setup, enough: float) -> float:
 def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
     """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
 
-    `start` is complete, except while the first steps are timed for train.minutes. `compute` is
-    active.
+    `start` has no `auto` left, except while the first steps are timed for train.minutes. `compute`
+    is active.
     """
     config = start.config
-    assert start.data is not None, "complete comes first"
+    assert start.data is not None, "resolve_auto comes first"
     shards = count_shards(config.train, world)
     parallelism = Replicated(world)
     if shards > 1:
@@ -477,9 +475,10 @@ def restore(
 ) -> Progress:
     """Load the weights, the optimizers and the scaler of the checkpoint that `start` names.
 
-    Returns its progress. Raises UserError if no step is left (except with --resume auto). Without
-    --train.steps, also raises it if the checkpoint was saved with another train.steps than that of
-    config.yaml.
+    Returns its progress, whose `best` is infinite if no `best` is kept. Prints how the learning
+    rate goes on if the run gets another number of steps. Raises UserError if no step is left
+    (except with --resume auto). Without --train.steps, also raises it if the checkpoint was saved
+    with another train.steps than that of config.yaml.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
@@ -497,8 +496,8 @@ def restore(
         progress.best = math.inf  # `best` has to be weights that this run has saved
         return progress
     check_resumed(run, start, progress.step, training["steps"])
-    if progress.step >= start.config.train.steps:  # --resume auto of a finished run
-        return progress
+    if progress.step >= start.config.train.steps:
+        return progress  # of a finished run (--resume auto), whose `best` and schedule stay
     best_step = run.checkpoints.saved_step("best")
     has_best = best_step > 0  # 0: `best` was removed, or cannot be read
     # If `best` is of a step that is taken again, RunDir.resume removes it.
@@ -522,7 +521,8 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    `steps_when_saved` is the train.steps of the command that saved the checkpoint. With
+    config.yaml keeps the train.steps with which the run was started. A later command can have given
+    another one, and `steps_when_saved` is that of the command which saved the checkpoint. With
     --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. There are
     two errors:
 
@@ -624,8 +624,8 @@ def note_busy_cores() -> None:
     machine was busy when the command started, `spare_busy_cores` in errors.py has set
     GOMP_SPINCOUNT, and they sleep instead.
     """
-    threads_spin = os.environ.keys().isdisjoint(("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"))
-    if torch.get_num_threads() > 1 and threads_spin and busy_load():
+    threads_sleep = "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ
+    if torch.get_num_threads() > 1 and not threads_sleep and busy_load():
         say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
             "it may be several times as fast")
 
@@ -664,7 +664,7 @@ def describe_duration(start: Start, setup: Setup, repeats_validation: bool) -> s
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""
-    seconds = setup.compute.seconds
+    seconds = setup.compute.expected_seconds
     if seconds is None:
         return begin
     train = setup.config.train
@@ -719,7 +719,7 @@ def explain_choice(start: Start) -> str:
     fits_text = bool(names - set(FITTED_TO_STEPS))
     if start.timed:
         return "chosen for this text and time" if fits_text else "chosen for this time"
-    chose_steps = "train.steps" in names
+    chose_steps = "train.steps" in names  # and without train.minutes, by the size of the text
     if fits_text or chose_steps:
         return "chosen for this text"
     return "chosen for these steps"

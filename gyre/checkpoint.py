@@ -247,7 +247,7 @@ class Checkpoints:
         return any((self.path / place).exists() for place in BEST)
 
     @property
-    def has_training(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether there is a `last` or a `previous` to go on from."""
         return (self.path / "last").exists() or (self.path / "previous").exists()
 

@@ -58,8 +58,9 @@ class Compute:
     """Why the dtype was chosen, in words."""
     compile_reason: str = ""
     """Why a training is compiled or not, in words."""
-    seconds: float | None = None
-    """About how long the steps of the training take; None where that is not known."""
+    expected_seconds: float | None = None
+    """About how long the steps of the training take: estimated, or 60 times train.minutes. None
+    where it is not known."""
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -177,7 +178,7 @@ def matmul_rates(
     device: torch.device, model: ModelConfig, tokens: int, *, training: bool,
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.bfloat16),
 ) -> list[float]:
-    """Measure FLOP/s, by dtype, of the product with a matrix of the feed-forward.
+    """Measure FLOP/s of the product with a matrix of the feed-forward: a rate for each of `dtypes`.
 
     In training the two products for the gradients are measured too. Each rate is the best of two
     calls or more. The number of tokens is limited, so that all take a fraction of a second unless
@@ -308,7 +309,8 @@ def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
 
     `rate` is the measured rate of matrix products, in FLOP/s. Whole steps reach only a share of it,
     which is smaller in narrow models. `share` is a rough fit: 0.40 at width 128 (measured 0.3 to
-    0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7; docs/speed.md).
+    0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7; docs/speed.md). It is too low at
+    288: a training that ends early is the smaller surprise.
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)

@@ -239,7 +239,7 @@ class Replicated:
         size = nn.utils.get_total_norm(model.state_dict().values(), 1)
         return math.isfinite(gather_tensor(size).item())
 
-    def gather(self, model: nn.Module) -> AbstractContextManager[None]:
+    def unsharded(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return a context in which methods other than `forward` can be called.
 
         A compiled model runs eagerly in it, and a sharded one has all its weights.

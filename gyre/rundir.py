@@ -243,7 +243,7 @@ class RunDir:
 
     def note_missing_best(self) -> None:
         """Print a note if the last weights stand in for the best ones, which there are not."""
-        if not self.checkpoints.has_best and self.checkpoints.has_training:
+        if not self.checkpoints.has_best and self.checkpoints.can_resume:
             say(f"note: {self.path} has no best weights: its last ones are taken")
 
     @property
@@ -413,7 +413,7 @@ class RunDir:
         """
         file = self.path / METRICS
         points: list[dict[str, Any]] = []
-        if warns and self.checkpoints.has_training and not file.exists():
+        if warns and self.checkpoints.can_resume and not file.exists():
             say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
         for number, line in enumerate(lines, 1):

@@ -73,7 +73,7 @@ class Sharded(Replicated):
         return nullcontext()
 
     @contextmanager
-    def gather(self, model: nn.Module) -> Iterator[None]:
+    def unsharded(self, model: nn.Module) -> Iterator[None]:
         cast(FSDPModule, model).unshard()
         with uncompiled():
             yield

@@ -61,7 +61,7 @@ class Start:
 
     config: Config
     """Numbers that depend on the text or on the machine are at their limits until they are chosen.
-    The configuration is final when `gyre.build.complete` returns."""
+    The configuration is final when `gyre.build.resolve_auto` returns."""
     stem: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
@@ -108,7 +108,7 @@ class Start:
         """
         if self.source is None:
             return False
-        if self.is_branch or self.source.checkpoints.has_training:
+        if self.is_branch or self.source.checkpoints.can_resume:
             return True
         if self.source.record.get("inherited"):
             raise UserError(f"{self.source.path} is a branch that was killed before its first "

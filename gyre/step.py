@@ -53,6 +53,10 @@ class StepResult(NamedTuple):
         return math.isfinite(self.loss) and not self.finite and self.loss_scale > 1
 
 
+MOST_SKIPPED = 3
+"""Steps in a row that are not finite, after which a training ends."""
+
+
 @dataclass
 class PendingStep:
     """A step that a GPU may still be computing."""
@@ -120,7 +124,7 @@ class Progress:
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def advance(self, result: StepResult, tokens: int) -> bool:
-        """Count a step. Returns whether training can go on: not if `skipped_in_a_row` is 3."""
+        """Count a step. Returns whether training can go on: not after MOST_SKIPPED in a row."""
         self.step += 1
         self.tokens += tokens
         self.seconds += result.seconds
@@ -130,7 +134,7 @@ class Progress:
             self.skipped += 1
             if not result.overflowed:
                 self.skipped_in_a_row += 1
-        return self.skipped_in_a_row < 3
+        return self.skipped_in_a_row < MOST_SKIPPED
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,9 @@ class Setup:
     stop: StopSignal
     """What asks this process to stop."""
     reads_late: bool = False
-    """Whether a step is started before the results of the previous one are read. This keeps a GPU
-    busy. The optimizers themselves skip a step that is not finite, because the CPU does not know of
-    it yet."""
+    """Whether a step is started before the results of the previous one are read. It is so on CUDA,
+    and keeps a GPU busy; on a CPU only tests set it. The optimizers themselves skip a step that is
+    not finite, because the CPU does not know of it yet."""
     graphs: GradientGraphs | None = None
     """Runs `add_gradient` for this setup as CUDA graphs. None where they gain nothing."""
 
@@ -195,7 +199,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     grad_norm = setup.parallelism.clip_grad(setup.model, limit)
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))  # get_scale() would wait for a GPU
+    # The scale itself, as 1 times it: `get_scale` would wait for a GPU.
+    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
     already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
     # `sums` is in float64 if there are several processes.
     measured = torch.cat([sums, already_global.to(sums.dtype)])
@@ -308,23 +313,23 @@ def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def token_losses(
-    model: Transformer, data: TokenDataset, batch_size: int, compute: Compute
+    model: Transformer, data: TokenDataset, rows: int, compute: Compute
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the losses and the targets of this rank's share of a split, in order.
 
-    One pair for each batch, on the CPU: the cross entropy in nats of each target, float64 (N,), and
-    its id, int64 (N,).
+    One pair for each batch of `rows` windows, on the CPU: the cross entropy in nats of each target,
+    float64 (N,), and its id, int64 (N,).
 
     Dropout is off until the iterator ends or is closed, and no random number is drawn. A compiled
     model runs eagerly here, because other shapes and the lack of gradients would cost a second
     compilation. All ranks call the model equally often, because they gather sharded weights
     together. So a rank with fewer rows gets an additional batch without targets from `windows`.
     """
-    n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
-    largest_share = math.ceil(n_windows / data.world_size)
-    n_batches = math.ceil(largest_share / batch_size)
+    with_short_one = math.ceil((data.n_tokens - 1) / data.seq_len)  # the last window may be short
+    largest_share = math.ceil(with_short_one / data.world_size)
+    n_batches = math.ceil(largest_share / rows)
     with evaluating(model):
-        for x, y in tqdm(data.windows(batch_size), desc="validate", total=n_batches, unit="batch",
+        for x, y in tqdm(data.windows(rows), desc="validate", total=n_batches, unit="batch",
                          leave=False, delay=2, disable=data.rank > 0):
             with compute.autocast(), uncompiled():
                 logits = model(x.to(compute.device))

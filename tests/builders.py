@@ -26,7 +26,7 @@ from torch import Tensor
 
 import train
 from data.dataset import prepare
-from gyre.build import build, complete, print_setup
+from gyre.build import build, print_setup, resolve_auto
 from gyre.compute import Compute, InferenceDtype
 from gyre.load import load as load_run
 from gyre.options import Config, Parser, make_config, read_yaml
@@ -290,7 +290,7 @@ def build_setup(workdir: Path, *extra: str, device: torch.device = CPU) -> Setup
     """What a tiny training of two layers and 27 rows a step needs, in this process."""
     alone = World(0, 1, device)
     argv = tiny_argv(workdir, "--model.n_layers=2", "--train.batch_size=27", *extra)
-    start, compute = complete(resolve(argv, ""), alone)
+    start, compute = resolve_auto(resolve(argv, ""), alone)
     setup = build(start, alone, compute, StopSignal())
     print_setup(start, setup)
     return setup

@@ -62,7 +62,7 @@ def decided(workdir, monkeypatch):
         monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
         start = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "")
         second = Second(1, 2, ALONE.device, is_main=False)
-        start, compute = gyre.build.complete(start, second)
+        start, compute = gyre.build.resolve_auto(start, second)
         return compute, start.config, flops
 
     return decide
@@ -217,7 +217,7 @@ def fill_half_a_minute(workdir, monkeypatch):
         monkeypatch.setattr(gyre.build, "estimate_seconds", lambda *_: 1e9)  # hardly any FLOP/s
         monkeypatch.setattr(gyre.build, "resolve_compile",
                             lambda choice, device, dtype, flops: (flops >= least, ""))
-        start, compute = gyre.build.complete(asked, ALONE)
+        start, compute = gyre.build.resolve_auto(asked, ALONE)
         assert compute.compiled is start.config.train.compile
         return start.config, timings
 
@@ -338,7 +338,7 @@ def measured(monkeypatch):
     (None, "epochs, going on after step 9)")])
 def test_a_run_that_goes_on_says_after_which_step_and_how_long(workdir, capfd, seconds, words):
     setup = build_setup(workdir, "--train.steps=12", "--train.compile=false")
-    compute = replace(setup.compute, seconds=seconds)
+    compute = replace(setup.compute, expected_seconds=seconds)
     setup.progress.step = 9
     start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
     gyre.build.print_setup(start, replace(setup, compute=compute))
@@ -356,7 +356,7 @@ def test_long_validations_are_part_of_the_estimate(workdir, capfd, eval_interval
     options = ["--train.steps=12", "--train.batch_size=2", f"--train.eval_interval={eval_interval}",
                "--train.compile=false"]
     setup = build_setup(workdir, *options)
-    compute = replace(setup.compute, seconds=7200.0)
+    compute = replace(setup.compute, expected_seconds=7200.0)
     setup.progress.step = 9
     gyre.build.print_setup(resolve(tiny_argv(workdir, *options), ""),
                            replace(setup, compute=compute))
@@ -368,7 +368,7 @@ def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
     options = ["--train.steps=12", "--train.batch_size=2", "--train.eval_interval=12",
                "--train.compile=false"]
     setup = build_setup(workdir, *options)
-    setup = replace(setup, compute=replace(setup.compute, seconds=7200.0))
+    setup = replace(setup, compute=replace(setup.compute, expected_seconds=7200.0))
     start = resolve(tiny_argv(workdir, *options), "")
     fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
     without = gyre.build.describe_duration(start, setup, repeats_validation=False)
@@ -441,7 +441,7 @@ def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
     monkeypatch.setattr(gyre.build, "check_memory", lambda *_: None)
     start = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "")
     second = SecondCard(1, 2, torch.device("cuda", 1), is_main=False)
-    start, compute = gyre.build.complete(start, second)
+    start, compute = gyre.build.resolve_auto(start, second)
     assert compute.dtype == torch.float16
     assert start.config.train.dtype == "float16"
 

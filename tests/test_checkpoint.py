@@ -63,14 +63,14 @@ def first_weight(checkpoints, name="best"):
 
 def test_without_a_checkpoint_there_are_no_weights(tmp_path):
     checkpoints = saved(tmp_path)
-    assert not checkpoints.has_training
+    assert not checkpoints.can_resume
     with pytest.raises(UserError, match="no checkpoint 'best'"):
         checkpoints.load_weights()
 
 
 def test_the_last_weights_stand_in_for_the_best(tmp_path):
     checkpoints = saved(tmp_path, 1)
-    assert checkpoints.has_training
+    assert checkpoints.can_resume
     assert first_weight(checkpoints, "best") == 1
 
 
@@ -199,7 +199,7 @@ def test_after_a_fall_back_the_one_before_is_kept_again(tmp_path):
     save(checkpoints, "last", 3)
     save(checkpoints, "last", 4)
     shutil.rmtree(checkpoints.path / "last")
-    assert checkpoints.has_training
+    assert checkpoints.can_resume
     assert loaded(checkpoints) == 3
 
 

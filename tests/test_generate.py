@@ -102,7 +102,7 @@ def test_the_weights_are_named_that_are_read(manifest, best_step, last_step, nam
 
 def test_the_run_is_described_on_stderr(call):
     _, err = call("--prompt", "x", "--max-new-tokens", "1")
-    assert "runs/rope: best weights, rope positions, cpu, float32, eager\n" in err
+    assert "runs/rope: best weights, rope positions, cpu, float32, not compiled\n" in err
 
 
 @pytest.fixture
@@ -122,6 +122,15 @@ def test_every_token_of_the_prompt_is_prefill(call, ticks, tokenizer):
     assert len(tokenizer.encode("abc")) == 3
     _, err = call("--prompt", "abc", "--max-new-tokens", "1")
     assert "prefill: 3 tokens in 0.500 s (6 tokens/s)\n" in err
+
+
+def test_no_rate_is_printed_if_the_shortest_prompt_ends_at_once(call, tokenizer, monkeypatch):
+    """The first new token is then of the other prompt, after later passes than prefill."""
+    drawn = itertools.chain([tokenizer.eos_id], itertools.repeat(5))
+    monkeypatch.setattr("model.generation.sample",
+                        lambda logits, *_: torch.full((len(logits),), next(drawn)))
+    _, err = call("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "3")
+    assert "tokens/s" not in err
 
 
 SAMPLING = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
@@ -613,7 +622,8 @@ def test_auto_measures_for_all_rows(words, n_rows, call, monkeypatch):
         return [5, 6 if rows == n_rows else 0]
 
     monkeypatch.setattr("gyre.load.matmul_rates", rates)
-    assert "bfloat16, eager" in call(*words.split(), "--max-new-tokens=3", "--dtype=auto").err
+    _, err = call(*words.split(), "--max-new-tokens=3", "--dtype=auto")
+    assert "bfloat16, not compiled" in err
 
 
 @pytest.mark.parametrize("words, message", [

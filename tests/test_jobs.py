@@ -49,7 +49,7 @@ def test_a_branch_becomes_a_command_line():
 
 
 class Called(list):
-    """Stands in for `train.run`: a list of the command lines that it was called with."""
+    """Stands in for `train.run_training`: a list of the command lines that it was called with."""
 
     def __call__(self, start, stop):
         self.append(start.argv)
@@ -156,7 +156,7 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: True)
     training = Training(folder=str(run.path), steps=4, options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
-    assert do_job(train.run, str(tmp_path), job, StopSignal()) == 3.0
+    assert do_job(train.run_training, str(tmp_path), job, StopSignal()) == 3.0
 
 
 def tiny_training(workdir: Path, name: str, **options: object) -> Training:
@@ -175,13 +175,13 @@ def tiny_training(workdir: Path, name: str, **options: object) -> Training:
 def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
     training = tiny_training(workdir, "lost", **{"optim.lr": 1e30})
     job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
-    assert do_job(train.run, str(tmp_path), job, StopSignal()) is None
+    assert do_job(train.run_training, str(tmp_path), job, StopSignal()) is None
     assert has_diverged(Path(training.folder))
 
 
 def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
-    assert finish_training(train.run, training, StopSignal())
+    assert finish_training(train.run_training, training, StopSignal())
     assert jobs.resumable_step(Path(training.folder)) == 10
 
 
@@ -240,7 +240,8 @@ def test_steps_that_were_skipped_are_no_divergence(new_run):
 
 def test_a_run_that_failed_is_an_error(workdir):
     with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
-        finish_training(train.run, tiny_training(workdir, "bad", **{"model.dim": 33}), StopSignal())
+        finish_training(train.run_training, tiny_training(workdir, "bad", **{"model.dim": 33}),
+                        StopSignal())
 
 
 def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):

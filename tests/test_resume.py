@@ -133,13 +133,13 @@ def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatc
     the steps 3, 6 and 7: 7000 s * 3 * 281 / 3 / 1260."""
     path = workdir / "runs" / "ended-and-estimated"
     stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
-    complete = train.complete
+    resolve_auto = train.resolve_auto
 
-    def complete_with_estimate(*args: Any) -> Any:
-        start, compute = complete(*args)
-        return start, replace(compute, seconds=7000.0)
+    def resolve_with_estimate(*args: Any) -> Any:
+        start, compute = resolve_auto(*args)
+        return start, replace(compute, expected_seconds=7000.0)
 
-    monkeypatch.setattr(train, "complete", complete_with_estimate)
+    monkeypatch.setattr(train, "resolve_auto", resolve_with_estimate)
     capfd.readouterr()
     kill_before("repeat_validation", always, "--resume", path)
     words = "about 67 minutes from here, and about 26 minutes for validation"
@@ -185,12 +185,13 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(workdir, capfd):
     assert re.search("^done .* of training steps since step 0; ", err, re.MULTILINE)
 
 
-def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd):
-    path = workdir / "runs" / "at-once"
+@pytest.mark.parametrize("taken, words", [(4, "Saved was step 3"), (2, "Nothing was saved yet")])
+def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
+    path = workdir / "runs" / f"at-once-after-{taken}"
     count_step = train.count_step
 
     def interrupted(setup, *counted):
-        if setup.progress.step == 4:
+        if setup.progress.step == taken:
             raise KeyboardInterrupt
         count_step(setup, *counted)
 
@@ -199,7 +200,7 @@ def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd):
         argv = tiny_argv(workdir, *EXACT, "--name", path.name)
         assert exit_code(train.main, *argv) == 130
     err = capfd.readouterr().err
-    assert "ended at once. Saved was step 3. To go on:" in err
+    assert f"ended at once. {words}. To go on:" in err
     assert f"--resume {path}\n" in err
 
 

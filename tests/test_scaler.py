@@ -9,7 +9,7 @@ from builders import build_setup, exit_code, quick_for, read_metric, tiny_argv, 
 from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
 import train
-from gyre.build import build, complete
+from gyre.build import build, resolve_auto
 from gyre.parallel import ALONE
 from gyre.signals import StopSignal
 from gyre.start import resolve
@@ -182,7 +182,7 @@ def test_a_checkpoint_of_float32_has_no_scaler(workdir):
 
 def test_a_resumed_run_in_float16_goes_on_with_its_scale(overflowed):
     start = resolve(["--resume", str(overflowed), "--train.steps=10"], "")
-    start, compute = complete(start, ALONE)
+    start, compute = resolve_auto(start, ALONE)
     setup = build(start, ALONE, compute, StopSignal())
     assert setup.scaler.state_dict()["scale"] == 8192.0
 

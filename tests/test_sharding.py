@@ -254,7 +254,7 @@ def test_one_shard_is_trained_as_the_whole_model_is(workdir):
     with one_shard(whole) as sharded:
         assert_same_steps(sharded, whole)
         assert sharded.parallelism.is_finite(sharded.model)
-        with sharded.parallelism.gather(sharded.model):
+        with sharded.parallelism.unsharded(sharded.model):
             losses = [[*token_losses(setup.model, setup.val_data, 5, setup.compute)]
                       for setup in (sharded, whole)]
         torch.testing.assert_close(*losses)
