@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from data.bpe import SMALLEST_VOCABULARY
 from data.readers import (
     CHAT,
+    CHAT_BEGINNING,
     CODE,
     COMPRESSED,
     CONVERT,
@@ -878,6 +879,8 @@ class TextFile:
 IN_PLAIN = {
     "mail": ("mail, whose headers and attachments are trained as text",
              f"; {CONVERT} writes what its messages say"),
+    "chats": ("chats of WhatsApp, whose dates and lines for images are trained as text",
+              f"; {CONVERT} writes who says what"),
     "archives": ("JSON in JavaScript, as in an archive of X, whose names and braces are trained as "
                  "text", f"; {CONVERT} writes its rows"),
     "tables": ("tables with tabs, whose columns are all trained as text",
@@ -1133,6 +1136,7 @@ def look_at_start(text: str, kind: str) -> list[str]:
     begins_as_mail = not is_code and MAIL_BEGINNING.match(text[:HEAD]) is not None
     found = {
         "mail": kind in MAIL or begins_as_mail,
+        "chats": not is_code and CHAT_BEGINNING.match(text) is not None,
         "archives": text.startswith("window.YTD."),
         "tables": not is_code and begins_as_table(text),
         "books": re.search(LICENCE_BEGINS, text, re.MULTILINE) is not None,

@@ -28,6 +28,18 @@ PAGE = """\
 SAID = "A day & a night\nIt was a fine day,\ncaf\u00e9 \u00e9.\none\ntwo\nif x:\n    y()"
 
 
+WHATSAPP = """\
+[2020-12-31, 21.41] Ann: Hi!
+
+All well?
+[2020-12-31, 21.42] Ann created the group
+about us
+[2020-12-31, 21.43] Bo: <Medien ausgeschlossen>
+[2020-12-31, 21.43] Bo: <3 it's 10: 00
+[2021-01-01, 9.00 a. m.] Ann: Bye.
+"""
+
+
 def texts(*paths, capsys):
     """The texts that are written of these files."""
     with pytest.raises(SystemExit, match="0"):
@@ -212,6 +224,7 @@ def make_deck(newest):
     ("a.eml", make_mail("<p>Gr\u00fc\u00dfe</p>", "html", "latin-1"), ["Gr\u00fc\u00dfe"]),
     ("a.mhtml", make_mail(PAGE, "html"), [SAID]), ("a.srt", SRT, [HEARD]),
     ("b.srt", ("\ufeff" + SRT).replace("\n", "\r\n"), [HEARD]),
+    ("a.txt", WHATSAPP, ["Ann: Hi!\nAll well?\nBo: <3 it's 10: 00", "Ann: Bye."]),
     ("c.VTT", VTT, ["Hi all & you\nBye."]),
     ("Posts.xml", STACK_EXCHANGE, ["Why?\nI ask, & you?", "So."]),
     ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
@@ -220,7 +233,7 @@ def make_deck(newest):
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
     ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
-    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(27))
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(28))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
     path = write(tmp_path / name, content)
     assert texts(path, capsys=capsys) == [{"text": text} for text in expected]

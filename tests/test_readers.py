@@ -1564,6 +1564,21 @@ WIKI = """\
 """
 
 
+ANDROID_CHAT = """\
+12/31/20, 9:41\u202fPM - Messages and calls are end-to-end encrypted. Tap to learn more.
+12/31/20, 9:42\u202fPM - Ann: Hi!
+How are you?
+12/31/20, 9:43\u202fPM - Bo: <Media omitted>
+12/31/20, 9:43\u202fPM - Ann left
+"""
+IPHONE_CHAT = """\
+\u200e[31.12.20, 21:41:05] Friends: \u200eMessages and calls are end-to-end encrypted.
+[31.12.20, 21:42:00] Ann: Hi!
+How are you? \u200e<This message was edited>
+\u200e[31.12.20, 21:43:00] Bo: \u200eimage omitted
+"""
+
+
 def make_message(text):
     message = EmailMessage()
     message["Subject"] = "Greeting"
@@ -1577,6 +1592,8 @@ def make_message(text):
     ("Inbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
     ("a.txt", b"Subject: A\n day\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
     ("tweets.js", 'window.YTD.tweets.part0 = [ {"tweet": {"text": "hi"}} ]', "JSON in Java", "hi"),
+    ("chat.txt", ANDROID_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
+    ("_chat.txt", IPHONE_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
     ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
     ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
     ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),

@@ -371,6 +371,36 @@ def read_mailbox(path: Path) -> Iterator[str]:
     yield from map(message_text, mailbox.mbox(path, parse_message, create=False))
 
 
+# How a line of a chat of WhatsApp begins, as data/readers.py has it.
+CHAT_BEGINNING = re.compile(
+    r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}), \d{1,2}[:.]\d{2}([:.]\d{2})?"
+    r"([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
+
+
+def read_chat(path: Path) -> Iterator[str]:
+    """A chat of WhatsApp: the messages of each day, as NAME: TEXT.
+
+    Without those in whose place the export has a remark, as for images. It begins with an invisible
+    mark of direction, or stands in angle brackets, in any language.
+    """
+    day = ""
+    lines: list[str] = []
+    is_kept = False
+    for line in decode(path.read_bytes()).replace("\r\n", "\n").split("\n"):
+        beginning = CHAT_BEGINNING.match(line)
+        if beginning is not None:
+            if beginning[1] != day:
+                yield join_lines(lines)
+                day = beginning[1]
+                lines = []
+            line = line[beginning.end() :]
+            _, has_name, text = line.partition(": ")  # no name: a remark on the group
+            is_kept = has_name != "" and re.match(r"\u200e|<[^<>]*>$", text) is None
+        if is_kept:
+            lines.append(re.sub(r"\u200e(<[^<>]*>$)?", "", line))  # <This message was edited>
+    yield join_lines(lines)
+
+
 def read_subtitles(path: Path) -> Iterator[str]:
     """Subtitles: what stands below each line of times, without tags.
 
@@ -547,6 +577,8 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
         return read_database
     if start.startswith("{\\rtf"):
         return read_rtf
+    if CHAT_BEGINNING.match(start):
+        return read_chat
     if start.startswith(("{", "[", "window.ytd.")):
         return read_json
     mail = MAIL_BEGINNING.match(head.decode("latin-1"))
