@@ -167,9 +167,13 @@ def describe_growth(plan: Plan) -> str:
     if not plan.grown_from:
         return ""
     before = ", then ".join(map(str, plan.grown_from))
-    return (f" Planned with {before} seeds, and grown to {len(plan.seeds)}: if the results of the "
-            "first seeds decided that, a 95 % interval that excludes 0 does so by chance in up to "
-            "one of ten such studies, and not in one of twenty.")
+    noun = "seed" if before == "1" else "seeds"
+    sentence = f" Planned with {before} {noun}, and grown to {len(plan.seeds)}"
+    if plan.grown_from[-1] < 2:  # the first results had no interval
+        return f"{sentence}."
+    return (f"{sentence}: if the results of the first seeds decided that, a 95 % interval that "
+            "excludes 0 does so by chance in up to one of ten such studies, and not in one of "
+            "twenty.")
 
 
 def describe_rates(plan: Plan) -> str:

@@ -118,6 +118,13 @@ def test_a_study_that_was_grown_is_said_to_be(pair):
     assert "texts. Planned with 2, then 4 seeds, and grown to 6: if the results of" in page
 
 
+def test_one_seed_that_was_grown_had_no_interval_to_choose_by(pair):
+    plan = read_plan(pair)
+    plan.grown_from = [1]
+    write_plan(pair, plan)
+    assert "texts. Planned with 1 seed, and grown to 2. The standard" in compose(Study.load(pair))
+
+
 def test_a_study_of_one_encoding_is_not_called_one_of_encodings(pair):
     assert compose(Study.load(pair)).startswith("# Position encodings: pair\n")
     plan = read_plan(pair)
