@@ -53,8 +53,9 @@ with importing(__name__):
     from model.transformer import derive_seed
 
 PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is measured
-COMMANDS = """Each line is a prompt of its own, but for these commands:
+COMMANDS = """Each line is a prompt of its own, or with --chat what you say next. The commands:
     :more      go on with the last text
+    :new       with --chat, begin a new conversation
     :seed N    draw the texts of another seed, N
     :help      print this
     ::TEXT     the prompt :TEXT
@@ -76,7 +77,8 @@ def main(argv: list[str] | None = None) -> None:
             if options.interactive:
                 speed = converse(trained, chat, options)
             else:
-                ids, rows = start_rows(trained, chat, options.prompt, options)
+                ids = encode_prompts(trained, options.prompt, chat)
+                rows = make_rows(trained, chat, options.prompt, options)
                 _, speed, _ = generate_texts(trained, ids, rows, options, options.seed)
         speed.print_rates()
 
@@ -158,8 +160,9 @@ class TextOptions:
     transformers."""
     interactive: bool = False
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
-    comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
-    lists all commands. quit, exit, :q or Ctrl-D ends."""
+    comes first. With --chat and one sample, the lines are one conversation. The line :more goes on
+    with the last text, :seed N changes the seed, and :help lists all commands. quit, exit, :q or
+    Ctrl-D ends."""
     max_new_tokens: Annotated[int | None, Range(ge=1)] = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for behind the longest prompt."""
@@ -309,8 +312,11 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
-    say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
-        "others; :help lists the commands. quit, exit, :q or Ctrl-D ends.")
+    lines = "Each line is a prompt of its own."
+    if chat is not None and options.num_samples == 1:
+        lines = "Each line is what you say next, and :new begins a new conversation."
+    say(f"{lines} :more goes on with the last text, and :seed N draws others; :help lists the "
+        "commands. quit, exit, :q or Ctrl-D ends.")
     # Let bytes that are not UTF-8 through. `input` would raise an error that ends the session. The
     # tokenizer refuses only their line.
     if isinstance(sys.stdin, TextIOWrapper):
@@ -348,6 +354,9 @@ class Session:
     without --interactive."""
     ids: list[int] = field(default_factory=list)
     """Tokens of the last text, its prompt included."""
+    exchanges: list[tuple[str, str]] = field(default_factory=list)
+    """What was said and answered in this conversation. Always empty without --chat, and with more
+    than one answer to each prompt."""
     rows: list[Row] = field(default_factory=list)
     """The last text, or the samples of it."""
     speed: Speed = field(default_factory=Speed)
@@ -369,18 +378,58 @@ class Session:
             self.set_seed(argument)
         elif line.strip() == ":more":
             self.go_on()
+        elif line.strip() == ":new":
+            self.forget()
         elif line.strip() == ":help":
             say(COMMANDS)
-        elif command in (":more", ":help", ":q"):  # and something after it
+        elif command in (":more", ":new", ":help", ":q"):  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
-            raise UserError(f"{command} is no command (:more, :seed N, :help, :q); to continue "
-                            f"this text as a prompt, write :{line}")
+            raise UserError(f"{command} is no command (:more, :new, :seed N, :help, :q); to "
+                            f"continue this text as a prompt, write :{line}")
 
     def begin(self, prompt: str) -> None:
-        """Continue a prompt."""
-        ids, rows = start_rows(self.trained, self.chat, [prompt], self.options)
-        self.continue_text(ids[0], rows)
+        """Continue a prompt. With --chat, it follows what was said and answered before."""
+        if self.chat is None:
+            (ids,) = encode_prompts(self.trained, [prompt], None)
+        else:
+            ids = self.encode_next(self.chat, prompt)
+        rows = make_rows(self.trained, self.chat, [prompt], self.options)
+        self.continue_text(ids, rows)
+        if self.chat is not None and len(rows) == 1:
+            self.exchanges.append((prompt, rows[0].text))
+
+    def encode_next(self, chat: Chat, prompt: str) -> list[int]:
+        """Return the ids of a conversation that goes on with a prompt.
+
+        If the context has no room for it and the answer, the first exchanges are forgotten.
+        """
+        context = self.trained.model.config.max_positions
+        n_before = len(self.exchanges)
+        ids = encode_chat(chat, self.trained.tokenizer, prompt, self.exchanges)
+        while self.exchanges and len(ids) > self.most_kept():
+            del self.exchanges[0]
+            ids = encode_chat(chat, self.trained.tokenizer, prompt, self.exchanges)
+        n_forgotten = n_before - len(self.exchanges)
+        if n_forgotten:
+            say(f"note: the context (model.max_positions) is {context} tokens long: of {n_before} "
+                f"answers, the first {n_forgotten} and what they answered are forgotten")
+        return ids
+
+    def forget(self) -> None:
+        """Begin a new conversation."""
+        if self.chat is None:
+            raise UserError(":new begins a new conversation, and without --chat there is none")
+        self.exchanges = []
+
+    def most_kept(self) -> int:
+        """Return how many tokens of a long text are read, so that new ones have room."""
+        context = self.trained.model.config.max_positions
+        new_tokens = self.options.max_new_tokens
+        if new_tokens is None:
+            # `generate_texts` chooses the same number for what is kept of a long text.
+            new_tokens = min(NEW_TOKENS, context // 2)
+        return max(1, context - new_tokens)
 
     def go_on(self) -> None:
         """Continue the last text. If the context has no room for it and the new tokens, only the
@@ -391,16 +440,15 @@ class Session:
             raise UserError(f":more goes on with one text, and there are {len(self.rows)}: leave "
                             "out --num-samples")
         context = self.trained.model.config.max_positions
-        new_tokens = self.options.max_new_tokens
-        if new_tokens is None:
-            # `generate_texts` chooses the same number for what is kept of a long text.
-            new_tokens = min(NEW_TOKENS, context // 2)
-        kept = max(1, context - new_tokens)
+        kept = self.most_kept()
         if len(self.ids) > kept:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
         self.rows[0].resume()
         self.continue_text(self.ids[-kept:], self.rows)
+        if self.exchanges:
+            said, answered = self.exchanges[-1]
+            self.exchanges[-1] = (said, answered + self.rows[0].text)
 
     def set_seed(self, number: str) -> None:
         """Draw texts as with another --seed, from the first turn on."""
@@ -427,19 +475,15 @@ class Session:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def start_rows(
+def make_rows(
     trained: Trained, chat: Chat | None, prompts: list[str], options: argparse.Namespace
-) -> tuple[list[list[int]], list[Row]]:
-    """Return the ids of prompts, and a row for each sample of each of them.
-
-    With `chat`, each prompt is put into its template, and the text is the answer only.
-    """
-    ids = encode_prompts(trained, prompts, chat)
+) -> list[Row]:
+    """Return a row for each sample of each prompt. With `chat`, its text is the answer only."""
     rows = []
     for prompt in prompts:
         shown = prompt if chat is None else ""
         rows += [Row(shown, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
-    return ids, rows
+    return rows
 
 
 def generate_texts(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -68,29 +69,37 @@ def read_chat(folder: Path) -> Chat:
     return Chat(template, tokens)
 
 
-def render_chat(chat: Chat, text: str) -> str:
+def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()) -> str:
     """The text of a prompt in which a user has said `text`, and the answer comes next.
 
-    It holds its special tokens, and so does a `text` that spells one. Raises UserError where the
-    template fails.
+    Before it stand `exchanges`, each what the user has said and what the model has answered. The
+    prompt holds its special tokens, and so does a `text` that spells one. Raises UserError where
+    the template fails.
     """
     from jinja2 import TemplateError  # only --chat needs it
 
+    messages = []
+    for said, answered in exchanges:
+        messages.append({"role": "user", "content": said})
+        messages.append({"role": "assistant", "content": answered})
+    messages.append({"role": "user", "content": text})
     try:
         return make_environment().from_string(chat.template).render(
-            messages=[{"role": "user", "content": text}], tools=None, documents=None,
-            add_generation_prompt=True, **chat.tokens)
+            messages=messages, tools=None, documents=None, add_generation_prompt=True,
+            **chat.tokens)
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"the chat template fails for this prompt ({type(error).__name__}: "
                         f"{error}): leave --chat out, or mend it") from error
 
 
-def encode_chat(chat: Chat, tokenizer: Tokenizer, text: str) -> list[int]:
-    """The ids of the prompt that `render_chat` makes of `text`. The template says how it begins.
+def encode_chat(
+    chat: Chat, tokenizer: Tokenizer, text: str, exchanges: Sequence[tuple[str, str]] = ()
+) -> list[int]:
+    """The ids of the prompt that `render_chat` makes. The template says how it begins.
 
     Raises UserError where the template fails.
     """
-    rendered = render_chat(chat, text)
+    rendered = render_chat(chat, text, exchanges)
     if isinstance(tokenizer, JsonTokenizer):
         return tokenizer.encode(rendered)
     # sentencepiece reads no special token out of a text, so cut it at them. What is between them

@@ -1,7 +1,9 @@
 """Chat templates, against transformers' `apply_chat_template`, and `generate.py --chat`."""
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -96,9 +98,9 @@ def save_headers(folder):
 FAMILIES = {"chatml": save_chatml, "inst": save_inst, "headers": save_headers}
 
 
-def their_chat(folder, text, **options):
-    """What transformers makes of one turn of a user."""
-    chat = [{"role": "user", "content": text}]
+def their_chat(folder, *turns, **options):
+    """What transformers makes of turns of a user and a model. The user begins."""
+    chat = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
     auto = AutoTokenizer.from_pretrained(folder)
     return auto.apply_chat_template(chat, add_generation_prompt=True, **options)
 
@@ -125,6 +127,15 @@ def test_the_ids_of_a_chat_are_those_of_transformers(family, text, tmp_path):
     FAMILIES[family](tmp_path)
     ours = open_tokenizer(tmp_path).encode(render_chat(read_chat(tmp_path), text))
     assert ours == their_chat(tmp_path, text)["input_ids"]
+
+
+@pytest.mark.parametrize("family", ["chatml", "inst"])
+def test_a_conversation_has_the_ids_of_transformers(family, tmp_path):
+    FAMILIES[family](tmp_path)
+    exchanges = [("def f", "(x)"), ("Hi", " 中\n")]
+    ours = encode_chat(read_chat(tmp_path), open_tokenizer(tmp_path), "Why?", exchanges)
+    theirs = their_chat(tmp_path, "def f", "(x)", "Hi", " 中\n", "Why?")["input_ids"]
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("family, text, token, count", [
@@ -233,16 +244,18 @@ def test_gemmas_layout_can_chat(tmp_path):
 # --- generate.py ----------------------------------------------------------------------------------
 
 
-def chat_folder(tmp_path):
-    folder = their_folder(tmp_path, "llama2-of-4")
+def chat_folder(tmp_path, positions=64):
+    folder = their_folder(tmp_path, "llama2-of-4", max_position_embeddings=positions)
     edit_json(folder / "tokenizer_config.json", chat_template=INST)
     return folder
 
 
-def answer(folder, prompt):
-    """The greedy continuation of what transformers makes of a prompt."""
-    ids = their_chat(folder, prompt)["input_ids"]
-    run = export_to("run", folder, folder.with_name("imported"))
+def answer(folder, *turns):
+    """The greedy continuation of what transformers makes of these turns."""
+    ids = their_chat(folder, *turns)["input_ids"]
+    run = folder.with_name("imported")
+    if not run.exists():
+        export_to("run", folder, run)
     model = load_run(run, device="cpu").model
     (new,) = generate(model, [ids], Sampling(temperature=0), max_new_tokens=8, eos_ids=[2])
     return open_tokenizer(folder).decode(new)
@@ -276,6 +289,66 @@ def test_every_prompt_is_a_chat_of_its_own(tmp_path, capsys):
     assert exit_code(script.main, *words) == 0
     assert capsys.readouterr().out == (f"=== prompt 1, sample 1 ===\n{expected}\n"
                                        f"=== prompt 2, sample 1 ===\n{expected}\n")
+
+
+@pytest.fixture
+def talk(monkeypatch, capsys):
+    """Say these lines to a model in an interactive session. Returns stdout and stderr."""
+    def talk(folder, *lines, argv=GREEDY):
+        stdin = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", stdin)
+        words = ("--run", folder, "--chat", "--interactive", *argv)
+        capsys.readouterr()
+        assert exit_code(script.main, *words) == 0
+        return capsys.readouterr()
+
+    return talk
+
+
+def test_a_line_follows_what_was_said_and_answered(tmp_path, talk):
+    folder = chat_folder(tmp_path, positions=256)
+    first = answer(folder, "def f")
+    second = answer(folder, "def f", first, "x")
+    assert second != answer(folder, "x")
+    assert talk(folder, "def f", "x").out == f"{first}\n{second}\n"
+
+
+def test_a_new_conversation_follows_nothing(tmp_path, talk):
+    folder = chat_folder(tmp_path)
+    expected = f"{answer(folder, 'def f')}\n{answer(folder, 'x')}\n"
+    assert talk(folder, "def f", ":new", "x").out == expected
+
+
+def test_an_answer_that_went_on_is_remembered_as_a_whole(tmp_path, talk):
+    folder = chat_folder(tmp_path, positions=256)
+    first, more, second = talk(folder, "def f", ":more", "x").out.split("\n")[:3]
+    assert second == answer(folder, "def f", first + more, "x")
+
+
+def test_with_several_samples_each_line_is_a_chat_of_its_own(tmp_path, talk):
+    folder = chat_folder(tmp_path)
+    expected = answer(folder, "x")
+    argv = ("--max-new-tokens", "8", "--top-k", "1", "--device", "cpu", "--num-samples", "2")
+    out, err = talk(folder, "def f", "x", argv=argv)
+    assert out.endswith(f"=== prompt 1, sample 2 ===\n{expected}\n")
+    assert "Each line is a prompt of its own." in err
+
+
+def test_what_has_no_room_is_forgotten_from_the_first_answer_on(tmp_path, talk):
+    """The context has 64 tokens, and 40 are kept free."""
+    folder = chat_folder(tmp_path)
+    argv = ("--max-new-tokens", "40", "--temperature", "0", "--device", "cpu")
+    out, err = talk(folder, "def f", "x", argv=argv)
+    assert out == talk(folder, "def f", ":new", "x", argv=argv).out
+    assert ("note: the context (model.max_positions) is 64 tokens long: of 1 answers, the first 1 "
+            "and what they answered are forgotten\n") in err
+
+
+def test_without_chat_there_is_no_conversation_to_forget(tmp_path, capsys, monkeypatch):
+    folder = their_folder(tmp_path, "llama2-of-4")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(":new\n"))
+    assert exit_code(script.main, "--run", folder, "--interactive", *GREEDY) == 0
+    assert "error: :new begins a new conversation, and without --chat" in capsys.readouterr().err
 
 
 RAW_NOTE = "has a chat template, and prompts are continued as they are: --chat puts them into it\n"

@@ -411,6 +411,7 @@ def test_two_colons_are_a_prompt_that_begins_with_one(talk, expected, tokenizer)
 def test_help_lists_the_commands(talk):
     out, err = talk(":help")
     assert out == "" and ("    :more      go on with the last text\n"
+                              "    :new       with --chat, begin a new conversation\n"
                           "    :seed N    draw the texts of another seed, N\n"
                           "    :help      print this\n"
                           "    ::TEXT     the prompt :TEXT\n"
@@ -429,7 +430,7 @@ def test_a_line_that_says_so_ends_a_session(talk, line, expected, tokenizer):
     (":more", ":more goes on with a text, and there is none yet"),
     (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
     (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
-    (":sed 3", ":sed is no command (:more, :seed N, :help, :q); to continue this text as a "
+    (":sed 3", ":sed is no command (:more, :new, :seed N, :help, :q); to continue this text as a "
                 "prompt, write ::sed 3"),
     (":more 3", ":more takes nothing after it, not '3'"),
     (":q now", ":q takes nothing after it, not 'now'")])
