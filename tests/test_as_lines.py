@@ -62,6 +62,12 @@ def archive(**files):
     return file.getvalue()
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_not_a_file(option, capsys):
+    main([option])
+    assert "python tools/as_lines.py FILES > NEW.jsonl" in capsys.readouterr().out
+
+
 def test_the_text_of_a_page_has_a_line_for_each_paragraph():
     assert page_text(PAGE) == SAID
 

@@ -611,6 +611,9 @@ def main(names: list[str]) -> None:
     """Print the texts of files. Exit with code 2 at the end if some cannot be read."""
     if not names:
         sys.exit(__doc__)
+    if names[0] in ("-h", "--help"):
+        print(__doc__)
+        return
     exit_code = 0
     for path in find_files(names):
         has_text = False
