@@ -20,6 +20,7 @@ from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre import compiled
 from gyre.load import load
+from model import generation
 from model.config import RopeScaling
 from model.generation import generate, next_logits
 from model.sampling import Sampling
@@ -74,17 +75,26 @@ def test_stdout_is_the_prompt_and_the_continuation(call, expected, tokenizer):
 
 
 def test_every_text_is_flushed_before_the_next_token(call, monkeypatch):
+    events = []
     printed = []
+    sample = generation.sample
 
-    def record(text="", **how):
+    def record_draw(*options):
+        events.append("draw")
+        return sample(*options)
+
+    def record_print(text="", **how):
+        events.append("print")
         printed.append((text, how))
         print(text, **how)
 
-    monkeypatch.setattr(script, "print", record, raising=False)
+    monkeypatch.setattr(generation, "sample", record_draw)
+    monkeypatch.setattr(script, "print", record_print, raising=False)
     call("--prompt", PROMPT, "--max-new-tokens", "40")
     *texts, rest, last = printed
-    assert len(texts) == 40  # one for each token
+    assert events == 40 * ["draw", "print"] + ["print", "print"]
     assert texts[0][0].startswith(PROMPT)
+    # A token that ends within a character has no text yet.
     assert len([text for text, _ in texts if text]) > 20
     assert all(how == {"end": "", "flush": True} for _, how in [*texts, rest])
     assert last == ("", {"flush": True})
@@ -206,7 +216,7 @@ def test_compile_draws_with_the_compiled_step(call, monkeypatch):
 THREE_PROMPTS = ("--prompt", PROMPT, "--prompt", "class A:\n\tpass", "--prompt-file", "-")
 
 
-def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, tokenizer):
+def test_several_rows_have_headings_and_equal_those_of_each_prompt_alone(call, expected, tokenizer):
     out, _ = call(*THREE_PROMPTS, "--num-samples", "2", "--max-new-tokens", "15",
                   stdin="🙂".encode())
     texts = []
@@ -350,9 +360,11 @@ def test_the_rates_of_a_session_are_those_of_all_texts(talk):
 
 def test_ctrl_c_at_the_prompt_ends_a_session(call, monkeypatch):
     """`call` makes stdin of an io.TextIOWrapper, and here its readline is interrupted."""
-    ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
-    monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
+    readline = mock.Mock(side_effect=KeyboardInterrupt)
+    terminal = type("Terminal", (io.TextIOWrapper,), {"readline": readline})
+    monkeypatch.setattr(io, "TextIOWrapper", terminal)
     assert call("--interactive").out == ""
+    readline.assert_called_once()
 
 
 def test_the_same_line_gets_another_text_each_turn(talk, expected, tokenizer):
