@@ -25,6 +25,9 @@ from model.config import RopeScaling
 from model.generation import generate, next_logits
 from model.sampling import Sampling
 
+BOS = 1  # "<s>"
+ABCD = [FIRST_BYTE + byte for byte in b"abcd"]
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -58,18 +61,18 @@ def call(runs, monkeypatch, capsys):
 def expected(runs, tokenizer):
     """The continuation of a prompt, with nothing of the script's but its defaults."""
     def expected(prompt=PROMPT, sampling=None, sample=0, checkpoint="best", scaling=None,
-                 dtype="float32", **options):
+                 dtype="float32", **options):  # max_new_tokens, and perhaps the seed
         model = load(runs / "rope", checkpoint, dtype=dtype, rope_scaling=scaling).model
         prompts = [tokenizer.encode_prompt(prompt)]
-        options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
-        rows = generate(model, prompts, sampling or Sampling(), num_samples=sample + 1, **options)
+        rows = generate(model, prompts, sampling or Sampling(), num_samples=sample + 1,
+                        eos_ids=tokenizer.eos_ids, **options)
         return rows[sample]
 
     return expected
 
 
 def test_stdout_is_the_prompt_and_the_continuation(call, expected, tokenizer):
-    text = tokenizer.decode(expected())
+    text = tokenizer.decode(expected(max_new_tokens=40))
     assert "\ufffd" in text  # a model of noise: bytes that are no characters are among them
     assert call("--prompt", PROMPT, "--max-new-tokens", "40").out == f"{PROMPT}{text}\n"
 
@@ -94,7 +97,7 @@ def test_every_text_is_flushed_before_the_next_token(call, monkeypatch):
     *texts, rest, last = printed
     assert events == 40 * ["draw", "print"] + ["print", "print"]
     assert texts[0][0].startswith(PROMPT)
-    # A token that ends within a character has no text yet.
+    # The others have no text yet, because a character is not complete.
     assert len([text for text, _ in texts if text]) > 20
     assert all(how == {"end": "", "flush": True} for _, how in [*texts, rest])
     assert last == ("", {"flush": True})
@@ -122,7 +125,8 @@ def ticks(monkeypatch):
 
 
 def test_the_rates_of_prefill_and_decoding_are_printed(call, ticks):
-    """The clock is read before the text, for each of its tokens, and at its end."""
+    """The clock is read before the text, for each of its tokens, and at its end. So decoding takes
+    40 ticks. Its 1.95 tokens/s are printed as 2."""
     _, err = call("--prompt", "x", "--max-new-tokens", "40")
     assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
                         "decode: 39 tokens in 20.000 s (2 tokens/s)\n")
@@ -136,29 +140,49 @@ def test_every_token_of_the_prompt_is_prefill(call, ticks, tokenizer):
 
 def test_no_rate_is_printed_if_the_shortest_prompt_ends_at_once(call, tokenizer, monkeypatch):
     """The first new token is then of the other prompt, after later passes than prefill."""
-    drawn = itertools.chain([tokenizer.eos_id], itertools.repeat(5))
+    drawn = itertools.chain([tokenizer.eos_id], itertools.repeat(ABCD[0]))
     monkeypatch.setattr("model.generation.sample",
                         lambda logits, *_: torch.full((len(logits),), next(drawn)))
     _, err = call("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "3")
     assert "tokens/s" not in err
 
 
-SAMPLING = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
-EVERY_OPTION = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x "
-                "--max-new-tokens 12 --seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 "
-                "--min-p 0.1 --repetition-penalty 1.3 --dtype int8 --compile")
-CHOICES = {"checkpoint": "last", "scaling": RopeScaling("yarn", 3.0), "seed": 3, "dtype": "int8",
-           "max_new_tokens": 12}
+# One choice of the options that decide which tokens are drawn: the words of a command line, and the
+# same as arguments of `expected`.
+CHOICE = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x --max-new-tokens 12 "
+          "--seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 --repetition-penalty 1.3 "
+          "--dtype int8")
+CHOSEN_SAMPLING = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
+CHOSEN_OPTIONS = {"checkpoint": "last", "scaling": RopeScaling("yarn", 3.0), "seed": 3,
+                  "dtype": "int8", "max_new_tokens": 12}
 
 
-def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
-    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: next_logits)
-    out, err = call(*EVERY_OPTION.split())
-    assert out == f"x{tokenizer.decode(expected('x', SAMPLING, **CHOICES))}\n"
-    assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err
+@pytest.fixture(scope="module")
+def chosen(expected):
+    """The continuation of "x" with this choice."""
+    return expected("x", CHOSEN_SAMPLING, **CHOSEN_OPTIONS)
+
+
+def test_the_options_that_decide_the_tokens_arrive(call, chosen, tokenizer):
+    out, err = call(*CHOICE.split())
+    assert out == f"x{tokenizer.decode(chosen)}\n"
+    assert "runs/rope: last weights, rope positions, cpu, int8, not compiled" in err
+
+
+@pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
+def test_every_option_of_sampling_changes_the_chosen_tokens(name, expected, chosen):
+    other = dataclasses.replace(CHOSEN_SAMPLING, **{name: getattr(Sampling(), name)})
+    assert expected("x", other, **CHOSEN_OPTIONS) != chosen
+
+
+@pytest.mark.parametrize("changes", [
+    {"checkpoint": "best"}, {"scaling": None}, {"seed": 8}, {"dtype": "float32"}], ids=str)
+def test_every_other_option_changes_the_chosen_tokens(changes, expected, chosen):
+    assert expected("x", CHOSEN_SAMPLING, **CHOSEN_OPTIONS | changes) != chosen
 
 
 def test_a_processor_that_is_slower_in_int8_is_told_both_rates(call, monkeypatch):
+    # FLOP/s in float32 and in int8.
     monkeypatch.setattr(script, "int8_rates", lambda model, tokens: [5e10, 3.5e9])
     _, err = call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8")
     assert ("note: int8 is slower than float32 here: products run at 3.5 GFLOP/s in int8 "
@@ -172,7 +196,8 @@ def test_a_processor_that_is_faster_in_int8_is_told_nothing(call, monkeypatch):
 
 
 @pytest.mark.parametrize("options, measured", [
-    ("--num-samples 3", 3), ("--num-samples 3 --compile", 16), ("--num-samples 5 --compile", 5)])
+    ("--num-samples 3", 3), ("--num-samples 3 --compile", script.PROMPT_TOKENS),
+    ("--num-samples 5 --compile", 5)])
 def test_int8_is_measured_for_the_products_that_take_place(call, options, measured, monkeypatch):
     """Compiled decoding of up to 4 rows multiplies in float32; then only prompts are in int8."""
     rates = mock.Mock(return_value=[1, 2])
@@ -184,24 +209,6 @@ def test_int8_is_measured_for_the_products_that_take_place(call, options, measur
     assert tokens == measured
 
 
-@pytest.fixture(scope="module")
-def all_options(expected):
-    """The continuation with EVERY_OPTION."""
-    return expected("x", SAMPLING, **CHOICES)
-
-
-@pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
-def test_every_option_of_sampling_changes_that_text(name, expected, all_options):
-    other = dataclasses.replace(SAMPLING, **{name: getattr(Sampling(), name)})
-    assert expected("x", other, **CHOICES) != all_options
-
-
-@pytest.mark.parametrize("changes", [
-    {"checkpoint": "best"}, {"scaling": None}, {"seed": 8}, {"dtype": "float32"}], ids=str)
-def test_every_other_option_changes_that_text(changes, expected, all_options):
-    assert expected("x", SAMPLING, **CHOICES | changes) != all_options
-
-
 def test_compile_draws_with_the_compiled_step(call, monkeypatch):
     def prefer_a(model, tokens, cache):
         logits = next_logits(model, tokens, cache)
@@ -209,7 +216,9 @@ def test_compile_draws_with_the_compiled_step(call, monkeypatch):
         return logits
 
     monkeypatch.setattr(script, "compile_batch", lambda batch, previous: prefer_a)
-    assert call("--prompt", "x", "--max-new-tokens", "3", "--compile").out == "xaaa\n"
+    out, err = call("--prompt", "x", "--max-new-tokens", "3", "--compile")
+    assert out == "xaaa\n"
+    assert "cpu, float32, compiled\n" in err
     assert call("--prompt", "x", "--max-new-tokens", "3").out != "xaaa\n"
 
 
@@ -230,10 +239,10 @@ def test_several_rows_have_headings_and_equal_those_of_each_prompt_alone(call, e
 def test_prefill_is_counted_once_for_all_samples_of_a_prompt(call, tokenizer):
     """Up to the length of the shortest prompt, whose rows then draw their first tokens."""
     assert [len(tokenizer.encode(prompt)) for prompt in ("ab", "abc", "abcd")] == [2, 3, 4]
-    _, err = call("--prompt", "ab", "--prompt", "abc", "--prompt", "abcd", "--num-samples", "2",
+    _, err = call("--prompt", "ab", "--prompt", "abc", "--prompt", "abcd", "--num-samples", "4",
                   "--max-new-tokens", "15")
-    assert "prefill: 6 tokens" in err  # 3 x 2
-    assert "decode: 88 tokens" in err  # 6 x 15 - 2
+    assert "prefill: 6 tokens" in err  # 2 of each of 3 prompts
+    assert "decode: 176 tokens" in err  # 15 in each of 12 rows, without the first of the 4 shortest
 
 
 def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
@@ -321,7 +330,8 @@ def test_a_prompt_file_may_have_a_backslash_and_an_n(call, tmp_path):
     assert "backslash" not in err
 
 
-# The seeds of the second and the third text of a session of seed 0.
+# The seeds of the second and the third text of a session of seed 0: derive_seed(0, "turn", 1) and
+# derive_seed(0, "turn", 2).
 SECOND = 1911258136983961498
 THIRD = 7840605766364344384
 
@@ -343,6 +353,7 @@ def test_interactive_continues_line_after_line_until_ctrl_d(talk, expected, toke
 
 
 @pytest.mark.parametrize("line, error", [
+    # A token for each byte: as many as the context of "rope" has.
     (6000 * b"\1", "no room in the context of 6000"), (b"\xff", "UTF-8")])
 def test_after_a_line_that_is_refused_the_next_is_read(line, error, call, expected, tokenizer):
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=line + b"\nx\n")
@@ -394,11 +405,11 @@ def test_more_draws_with_the_numbers_of_its_turn(talk, runs, expected, tokenizer
     assert talk("x", ":more").out == f"x{tokenizer.decode(first)}\n{tokenizer.decode(new)}\n"
 
 
-def test_more_goes_on_after_a_stop_string_and_shows_it(talk, expected, tokenizer):
-    text = tokenizer.decode(expected("x", Sampling(temperature=0), max_new_tokens=6))
-    assert text == "]]]]]]"
-    out, _ = talk("x", ":more", ":more", argv=("--temperature", "0", "--stop", "]]"))
-    assert out == "x\n]]\n]]\n"
+def test_more_goes_on_after_a_stop_string_and_shows_it(talk, draw_instead):
+    """The first two texts end at the stop string, and the third one after five tokens."""
+    draw_instead([FIRST_BYTE + byte for byte in b"abc" b"dbc" b"efghi"])
+    out, _ = talk("x", ":more", ":more", argv=("--stop", "bc"))
+    assert out == "xa\nbcd\nbcefghi\n"
 
 
 def test_more_reads_the_end_of_a_full_context(talk, runs, tokenizer):
@@ -470,7 +481,7 @@ def test_a_session_begins_with_the_prompts_of_the_command_line(talk, expected, t
 
 def test_a_session_may_begin_with_a_document(talk, expected, tokenizer):
     text = tokenizer.decode(expected("", max_new_tokens=5))
-    assert talk("", argv=("--prompt", "")).out == f"{text}\n"
+    assert talk(argv=("--prompt", "")).out == f"{text}\n"
 
 
 # --- compiling and progress -----------------------------------------------------------------------
@@ -519,6 +530,7 @@ def bars(monkeypatch):
 
 
 def test_several_samples_show_their_progress_after_two_seconds(call, bars):
+    # Greedy, because a text of these models then never ends before its length.
     _, err = call("--prompt", "x", "--max-new-tokens", "5", "--num-samples", "3",
                   "--temperature", "0")
     assert "generate: 100%" in err
@@ -558,10 +570,16 @@ def test_the_default_length_is_what_the_longest_prompt_leaves(call, tokenizer):
 
 
 def test_the_longest_text_need_not_have_the_longest_prompt(call, tokenizer, monkeypatch):
-    """The row with the longest prompt ends at once, and the other one has 29 tokens."""
-    drawn = torch.tensor([tokenizer.eos_id, 5])
-    # Reading the prompts draws for the last row alone, whose prompt ends first.
-    monkeypatch.setattr("model.generation.sample", lambda logits, *_: drawn[-len(logits) :])
+    """The row with the longest prompt ends at once. The other prompt has 1 token, so with the new
+    ones its row has 1 + 28 = 29, fewer than the 32 of the training rows."""
+    drawn = torch.tensor([tokenizer.eos_id, ABCD[0]])
+
+    def end_first_row(logits, *options):
+        if len(logits) == 1:  # the last row, which draws while the longer prompt is read
+            return drawn[1:]
+        return drawn
+
+    monkeypatch.setattr("model.generation.sample", end_first_row)
     assert len(tokenizer.encode(PROMPT)) + 28 > 32
     words = ("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "28")
     assert "this text has" not in call(*words).err
@@ -575,34 +593,34 @@ def test_the_text_ends_with_the_document(call, draw_instead, tokenizer):
 
 def test_a_special_token_can_be_what_stops(call, draw_instead, tokenizer):
     """It has no text in which a stop string could be found."""
-    draw_instead([*tokenizer.encode("a b c"), 1, 5, 6])
+    draw_instead([*tokenizer.encode("a b c"), BOS, *ABCD])
     out = call("--prompt", "x", "--max-new-tokens", "40", "--stop", "<s>").out
     assert out == "xa b c\n"
 
 
 def test_a_special_token_that_was_asked_to_stop_gets_no_note(call, draw_instead):
-    draw_instead([5, 6, 1])
+    draw_instead([*ABCD, BOS])
     assert "ended" not in call("--prompt", "x", "--stop", "<s>").err
 
 
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
-    draw_instead([5, 6, tokenizer.eos_id])
+    draw_instead([*ABCD, tokenizer.eos_id])
     err = call("--prompt", "x", "--seed", "7").err
     assert "note: the model has ended the text: --seed 8 draws another\n" in err
 
 
 def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
-    draw_instead([5, 6])
-    assert "ended" not in call("--prompt", "x", "--max-new-tokens", "2").err
+    draw_instead(ABCD)
+    assert "ended" not in call("--prompt", "x", "--max-new-tokens", "4").err
 
 
-def test_a_greedy_text_is_changed_by_the_temperature(call, draw_instead, tokenizer):
+def test_the_note_on_an_ended_greedy_text_advises_a_temperature(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     err = call("--prompt", "x", "--temperature", "0").err
     assert "the text: --temperature 0.8 draws another" in err
 
 
-def test_a_text_of_the_likeliest_tokens_is_changed_by_more_of_them(call, draw_instead, tokenizer):
+def test_the_note_on_an_ended_text_of_top_k_1_advises_more_tokens(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     assert "the text: --top-k 2 draws another" in call("--prompt", "x", "--top-k", "1").err
 
@@ -610,9 +628,6 @@ def test_a_text_of_the_likeliest_tokens_is_changed_by_more_of_them(call, draw_in
 def test_a_text_that_ends_at_once_decodes_nothing(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     assert "decode" not in call("--prompt", "x").err
-
-
-ABCD = [FIRST_BYTE + byte for byte in b"abcd"]
 
 
 def test_a_stop_string_over_three_tokens_is_never_shown(call, draw_instead):
@@ -644,6 +659,7 @@ def test_auto_measures_for_all_rows(words, n_rows, call, monkeypatch):
     ("--interactive --prompt-file -", "--prompt-file - reads all of stdin, which leaves none to "
      "--interactive: give the prompt by --prompt TEXT"),
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
+    # Before `auto` measures how fast so many rows are.
     ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in .* not -1"),
     ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),
     ("--prompt x --device meta", "device must be auto"),
