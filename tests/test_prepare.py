@@ -20,6 +20,7 @@ from data import units
 from data.dataset import Prepared, find_or_prepare, label_text, locate, open_prepared, prepare
 from data.prepare import (
     copy_parts,
+    draw_documents,
     find_copies,
     hold_out_end,
     read_blocks,
@@ -306,10 +307,17 @@ def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found)
 @pytest.mark.parametrize("n, val_fraction, least, most", [
     (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.95, 50, 60)])
 def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, least, most):
-    """And no split is empty."""
     documents = [words(seed, 5) for seed in range(n)]
     prepared = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
     assert least <= prepared.manifest["val"]["documents"] <= most
+
+
+@pytest.mark.parametrize("val_fraction, held_out", [
+    (0.01, [True, False, False]), (0.4, [True, False, False]), (0.99, [True, True, False])])
+def test_each_split_gets_the_document_nearest_to_the_limit(val_fraction, held_out):
+    """The hashes of three documents are 0.25, 0.5 and 0.75 of the largest one."""
+    hashes = np.array([1 << 62, 2 << 62, 3 << 62], dtype=np.uint64)
+    assert draw_documents(hashes, val_fraction).tolist() == held_out
 
 
 def test_a_document_stays_in_its_split_whatever_is_added(tmp_path):
@@ -324,13 +332,32 @@ def test_a_document_stays_in_its_split_whatever_is_added(tmp_path):
         assert not {*texts(after, "val")} & {*texts(after, "train")}  # copies are in the same split
 
 
-@pytest.mark.parametrize("documents", [DOCUMENTS, DOCUMENTS[:2]])
-def test_a_second_validation_split_is_cut_from_the_training_text(tmp_path, documents):
-    """And the first one is in neither part; one document that is left gives its end."""
-    first, second = (prepare_documents(tmp_path, documents, second_val=it) for it in (False, True))
-    train, val = (texts(second, split) for split in ("train", "val"))
-    assert sorted("".join(train + val)) == sorted("".join(texts(first, "train")))
-    assert len(documents) == 2 or 1 < len(val) < 12 and {*train, *val} == {*texts(first, "train")}
+def test_a_second_validation_split_is_drawn_from_the_training_documents(corpus):
+    first = prepare(config(corpus))
+    second = prepare(config(corpus, second_val=True))
+    train = texts(second, "train")
+    val = texts(second, "val")
+    assert sorted(train + val) == sorted(texts(first, "train"))
+    assert 1 < len(val) < 12
+
+
+def test_a_second_validation_split_is_the_end_of_what_two_documents_leave(tmp_path):
+    """The first one is the last 10 of 100 characters, and the second one 9 of those that are left,
+    where whole documents would be half of the text."""
+    path = jsonl(tmp_path / "a.jsonl", ["a" * 50, "b" * 50])
+    second = prepare(config(path, second_val=True, val_fraction=0.1), fit_vocabulary=True)
+    assert texts(second, "train") == ["a" * 50, "b" * 31]
+    assert texts(second, "val") == ["b" * 9]
+
+
+def test_a_second_validation_split_is_the_end_of_the_one_document_that_is_left(tmp_path):
+    """The first one is one of two documents: half of the text, for the 0.4 that are asked for."""
+    path = jsonl(tmp_path / "a.jsonl", ["a" * 50, "b" * 50])
+    first = prepare(config(path, val_fraction=0.4), fit_vocabulary=True)
+    second = prepare(config(path, second_val=True, val_fraction=0.4), fit_vocabulary=True)
+    assert texts(first, "train") == ["b" * 50]
+    assert texts(second, "train") == ["b" * 30]
+    assert texts(second, "val") == ["b" * 20]
 
 
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
@@ -366,14 +393,24 @@ def test_a_note_on_the_second_split_says_of_what_it_is(tmp_path, capsys):
             in capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("val_fraction", [0.1, 0.45])
-def test_both_validation_splits_of_many_documents_are_as_large(tmp_path, val_fraction):
+@pytest.fixture(scope="module", params=[0.1, 0.45])
+def both_splits(tmp_path_factory, request):
+    """Many documents, prepared without and with a second validation split."""
     documents = [words(seed, 5) for seed in range(500)]
-    first = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
-    second = prepare_documents(tmp_path, documents, val_fraction=val_fraction, second_val=True)
-    n_first = first.manifest["val"]["documents"]
-    assert second.manifest["val"]["documents"] == pytest.approx(n_first, rel=0.3)
-    assert {*texts(second, "val")}.isdisjoint(texts(first, "val"))
+    path = jsonl(tmp_path_factory.mktemp("both") / "a.jsonl", documents)
+    first = prepare(config(path, val_fraction=request.param))
+    second = prepare(config(path, val_fraction=request.param, second_val=True))
+    return first, second
+
+
+def test_both_validation_splits_of_many_documents_are_about_as_large(both_splits):
+    first, second = (prepared.manifest["val"]["documents"] for prepared in both_splits)
+    assert second == pytest.approx(first, rel=0.3)
+
+
+def test_both_validation_splits_of_many_documents_are_disjoint(both_splits):
+    first, second = (texts(prepared, "val") for prepared in both_splits)
+    assert {*first}.isdisjoint(second)
 
 
 BOOK = "".join(words(seed) for seed in range(40))
@@ -822,9 +859,10 @@ def test_damage_is_found_and_repaired(corpus, capsys, name, damage):
     first = prepare(config(corpus))
     assert capsys.readouterr().err.endswith("once\n")
     damage(first.folder / name)
-    assert prepare(config(corpus)).manifest == first.manifest
+    assert prepare(config(corpus)) == first
     (notice,) = capsys.readouterr().err.splitlines()
     assert name in notice and str(first.folder) in notice
+    assert open_prepared(*locate(config(corpus))) == first  # it checks every hash
 
 
 def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch):
