@@ -283,7 +283,7 @@ def test_an_encoding_that_draws_changes_no_other_random_number(monkeypatch):
 def test_an_encoding_draws_no_number_twice(monkeypatch):
     monkeypatch.setitem(POSITIONS, "mine", Drawn)
     position = Transformer(model_config(position="mine")).position
-    assert not torch.equal(position.factors, position.table)
+    assert not (position.factors == position.table).any()
 
 
 def test_a_class_that_is_no_encoding_is_named(capsys, monkeypatch):
@@ -336,7 +336,10 @@ def test_weights_fit_a_model_of_another_length(position):
     assert torch.equal(model(TOKENS), longer(TOKENS))
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+WITH_TABLE = [x for x in POSITIONS if POSITIONS[x](model_config(position=x)).table is not None]
+
+
+@pytest.mark.parametrize("position", WITH_TABLE)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 @torch.no_grad()
 def test_a_cast_changes_no_table(position, dtype):
@@ -702,7 +705,7 @@ def test_aligned_models_start_as_usual_in_all_other_matrices(position, usual, op
 
 
 @ALIGNED
-def test_aligned_scores_follow_distance_at_the_start(position, usual, options):
+def test_aligned_scores_are_larger_at_distance_0_than_at_20_at_the_start(position, usual, options):
     attention = random_model(position=position, n_kv_heads=6, **options).layers[0].attention
     rows = sinusoid(48, 40)
     scores = rows @ attention.wq.weight.T @ attention.wk.weight @ rows.T
