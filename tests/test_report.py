@@ -350,6 +350,14 @@ def words(name: str) -> str:
     return " ".join((ROOT / name).read_text(encoding="utf-8").split()).replace("\u2212", "-")
 
 
+def rows(name: str, label: str) -> list[list[str]]:
+    """The cells of the rows of a document's tables whose first cell begins with `label`, a regular
+    expression. Without that cell, and with plain minus signs."""
+    lines = (ROOT / name).read_text(encoding="utf-8").replace("\u2212", "-").splitlines()
+    tables = [line.strip()[2:-2].split(" | ") for line in lines if line.strip().startswith("| ")]
+    return [cells for first, *cells in tables if re.match(label, first)]
+
+
 def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
     """The difference from an arm of the same or of another study (`base`), and its interval."""
     result = stats.paired(study.losses(arm, tokens),
@@ -495,39 +503,42 @@ def test_results_md_has_the_bases_of_rope(committed):
     assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
 
 
-@pytest.mark.parametrize("arm", ["rope", "alibi"])
-def test_results_md_has_rope_at_its_best_rate(committed, arm):
+@pytest.mark.parametrize("arm, label", [("rope", "RoPE at 0.001$"), ("alibi", "ALiBi$")])
+def test_results_md_has_rope_at_its_best_rate(committed, arm, label):
     long = committed["qk-long"]
-    row = [interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons]
-    assert f" | {' | '.join(row)} |" in words("docs/results.md")
+    cells = [interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons]
+    assert rows("docs/results.md", label) == [cells]
 
 
 def test_results_md_has_sinusoids_at_queries_in_the_long_run(committed):
     long = committed["qk-long"]
     for tokens in long.horizons[2:]:
-        cell = interval(long, "sin_qk_2e3", tokens, "rope_2e3")
-        assert f" | {cell} | " in words("docs/results.md")
+        (cells,) = rows("docs/results.md", rf"\[{tokens / 1e6:.2f} M tokens\]")
+        assert cells[1] == interval(long, "sin_qk_2e3", tokens, "rope_2e3")
 
 
 @pytest.mark.parametrize("name, arm", [
     ("five", "sin"), ("qk", "sin_qk_first"), ("qk", "sin_qk")])
 def test_results_md_has_where_position_enters(committed, name, arm):
     qk = committed["qk"]
-    short, long = (interval(committed[name], arm, tokens, "rope", qk) for tokens in qk.horizons)
-    assert f" | {short} | {long} |" in words("docs/results.md")
+    cells = [interval(committed[name], arm, tokens, "rope", qk) for tokens in qk.horizons]
+    assert cells in rows("docs/results.md", f"`{arm}`: ")
 
 
 @pytest.mark.parametrize("name", ["qk-long", "qk-english", "qk-wide"])
 def test_results_md_has_studies_beside_others(committed, name):
     study = committed[name]
-    page = words("docs/results.md")
     (arm,) = (arm for arm in study.plan.arms if arm.startswith("sin_qk"))
     rope, sin, *_ = study.plan.committed
     lengths = [tokens for tokens in study.horizons if tokens > committed["qk"].horizons[-1]]
     assert lengths
     for tokens in lengths:
-        assert f" | {interval(study, arm, tokens, rope)} | " in page
-        assert f" | {interval(study, arm, tokens, sin)} |" in page
+        label = rf"\[.*/{name}/.*{tokens / 1e6:.2f} M tokens"
+        if name == "qk-long":
+            label = rf"\[{tokens / 1e6:.2f} M tokens\].*/{name}/"
+        (cells,) = rows("docs/results.md", label)
+        assert cells[0] == interval(study, arm, tokens, rope)
+        assert cells[-1] == interval(study, arm, tokens, sin)
 
 
 def test_results_md_has_the_causes(committed):
@@ -536,7 +547,8 @@ def test_results_md_has_the_causes(committed):
     later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
         first = interval(causes, arm, committed["qk"].horizons[0])
-        assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
+        cells = [first, later.get(arm, UNDEFINED)]
+        assert rows("docs/results.md", f"`{arm.removesuffix('_4e3')}`: ") == [cells]
 
 
 def rises(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> list[float]:
@@ -667,19 +679,43 @@ def test_the_readme_has_how_the_lead_grows_with_the_window(committed):
 
 
 @pytest.mark.parametrize("length, copied", [(32, "16"), (512, "32")])
-def test_the_page_on_windows_has_what_is_copied_and_where_the_lead_is(length, copied):
+def test_the_page_on_windows_has_what_is_copied(length, copied):
     folder = ROOT / "studies" / f"length-{length}"
     page = words("studies/length-512/RESULTS.md")
     gains = {line["run"]: line[copied]["gain"] for line in read_lines(folder / "copying.jsonl")}
     cells = [f"{gains[f'{arm}-s0-4M']:+.2f}, {gains[f'{arm}-s1-4M']:+.2f}"
              for arm in ("rope", "rope_nope", "rope_sin_qk")]
     assert f"| {length} | {' | '.join(cells)} |" in page
-    split = {line["run"]: line for line in read_lines(folder / "split.jsonl")}
-    for arm in ("rope_nope", "rope_sin_qk"):
-        for kind in ("repeated pair", "repeated token", "new"):
-            first, second = [split[f"{arm}-s{seed}-4M"][kind]["loss"]
-                             - split[f"rope-s{seed}-4M"][kind]["loss"] for seed in (0, 1)]
-            assert f"{first:+.3f}, {second:+.3f}" in page
+
+
+def differences_by_kind(length: int, arm: str) -> list[str]:
+    """Loss of an arm minus that of RoPE on repeated pairs, repeated tokens and new ones, in windows
+    of this length. Each as text of two seeds."""
+    split = {line["run"]: line
+             for line in read_lines(ROOT / "studies" / f"length-{length}" / "split.jsonl")}
+    kinds = []
+    for kind in ("repeated pair", "repeated token", "new"):
+        first, second = [split[f"{arm}-s{seed}-4M"][kind]["loss"]
+                         - split[f"rope-s{seed}-4M"][kind]["loss"] for seed in (0, 1)]
+        kinds.append(f"{first:+.3f}, {second:+.3f}")
+    return kinds
+
+
+def test_the_page_on_windows_has_where_the_lead_is_in_long_ones():
+    by_kind = zip(differences_by_kind(512, "rope_nope"), differences_by_kind(512, "rope_sin_qk"),
+                  strict=True)
+    for label, differences in zip(("repeated pairs", "repeated tokens", "new tokens"), by_kind,
+                                  strict=True):
+        ((_, *cells),) = rows("studies/length-512/RESULTS.md", f"{label}$")
+        assert cells == [*differences]
+
+
+def test_the_page_on_windows_has_where_the_lead_is_in_short_ones():
+    pairs, repeated, new = differences_by_kind(32, "rope_nope")
+    both = differences_by_kind(32, "rope_sin_qk")
+    assert (f"At T = 32 it is {pairs} for `rope_nope` on repeated pairs, {repeated} on repeated "
+            f"tokens and {new} on new ones. `rope_sin_qk` leads there on every kind: "
+            f"{'; '.join(both)}.") in words("studies/length-512/RESULTS.md")
 
 
 def read_lines(path):
@@ -707,24 +743,23 @@ def test_results_md_has_where_pope_ends(committed):
     assert f"It stays behind `sin_qk` by {lag}." in page
 
 
-def test_the_readme_says_what_to_choose(committed):
-    study = committed["what-where"]
-    english = committed["what-where-english"]
-    readme = words("README.md")
-    lead = abs(study.paired("rope_sin_qk", study.horizons[0]).mean)
-    text = abs(english.paired("rope_sin_qk", english.horizons[0]).mean)
+def test_the_readme_says_how_far_both_together_lead(committed):
+    python = committed["what-where"]
     long = committed["what-where-long"]
-    tokens = long.horizons[-1]
-    late = abs(stats.paired(long.losses("rope_sin_qk", tokens),
-                            committed["qk-long"].losses("rope_2e3", tokens)).mean)
-    last = abs(english.paired("rope_sin_qk", english.horizons[-1]).mean)
-    assert (f"is {lead:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
-            "seeds);") in readme
-    assert f"in English {text:.2f} and {last:.2f}." in readme
+    english = committed["what-where-english"]
+    early = -python.paired("rope_sin_qk", python.horizons[0]).mean
+    late = -stats.paired(long.losses("rope_sin_qk", long.horizons[-1]),
+                         committed["qk-long"].losses("rope_2e3", long.horizons[-1])).mean
+    first, *_, last = [-english.paired("rope_sin_qk", tokens).mean for tokens in english.horizons]
+    assert (f"is {early:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
+            f"seeds); in English {first:.2f} and {last:.2f}.") in words("README.md")
+
+
+def test_the_readme_says_what_past_the_training_length_costs(committed):
     alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"loss is {alibi:.2f} lower than at the training length, and RoPE's is {rope:.2f} "
-            "higher") in readme
+            "higher") in words("README.md")
 
 
 def test_results_md_says_what_past_the_training_length_costs(committed):
@@ -770,6 +805,7 @@ def test_results_md_says_what_holds_for_all_its_comparisons(committed):
         stats.paired(both.losses("rope_sin_qk", last), rope),
         stats.paired(long.losses("sin_qk_2e3", last), rope),
     ):
+        assert lead.mean < 0
         assert holds(lead)
     for lead in (
         stats.paired(rope, long.losses("sin", last)),
@@ -778,8 +814,13 @@ def test_results_md_says_what_holds_for_all_its_comparisons(committed):
         pope.paired("pope_4e3", pope.horizons[0]),
         pope.paired("pope_nophase_4e3", pope.horizons[0]),
     ):
+        assert lead.mean < 0
         assert not holds(lead)
     page = words("docs/results.md")
+    assert ("The interval of RoPE's lead over `sin` after 4.19 M tokens then still excludes 0. So "
+            "do those of the leads of `rope_sin_qk` and `sin_qk` over RoPE after 8.39 M. Three "
+            "leads do not: that of RoPE over `sin` after 8.39 M, that of `rope_sin_qk` over "
+            "`sin_qk`, and that of PoPE over RoPE.") in page
     assert f"over six seeds is {widening(6):.1f} times as wide" in page
     assert f"one over three seeds {widening(3):.1f} times" in page
 
@@ -924,10 +965,13 @@ def test_the_typical_spread_is_that_of_the_committed_studies(committed):
     assert [tenths[0], tenths[4], tenths[8]] == pytest.approx(stats.TYPICAL_SD, rel=0.15)
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_an_arm_of_a_committed_study_is_the_one_of_its_name(committed, name):
-    for arm, overlay in committed[name].plan.arms.items():
-        assert ARMS.get(arm, overlay) == overlay
+def test_the_arms_of_committed_studies_are_those_of_their_names(committed):
+    """As far as ARMS has these names: others end in a rate, such as `_2e3`."""
+    named = [(name, arm) for name, study in committed.items()
+             for arm in study.plan.arms if arm in ARMS]
+    assert len(named) > len(COMMITTED)
+    for name, arm in named:
+        assert committed[name].plan.arms[arm] == ARMS[arm], name
 
 
 @pytest.mark.slow
