@@ -26,7 +26,10 @@ COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
-    """{first cell: row} of the table of a report whose header starts like this."""
+    """{first cell: the other cells} of the table of a report whose header starts like this.
+
+    A list, because each length has a column "minus sin".
+    """
     _, *after = page.split(f"| {' | '.join(header)} |")
     assert len(after) == 1
     lines = after[0].partition("\n\n")[0].splitlines()[2:]
@@ -44,8 +47,12 @@ def test_the_page_has_the_numbers_of_the_records(tmp_path):
     rows = table(compose(Study.load(path)), "arm", "learning rate")
     assert list(rows) == ["rope", "sin"]
     # t of one degree of freedom is 12.706, and the standard error of the mean 0.75.
-    assert rows["rope"][:4] == ["0.002", "2", "2.500 ± 0.707", "+0.250 [−9.280, +9.780]"]
-    assert rows["sin"][:4] == ["0.002", "2", "2.250 ± 0.354", "–"]
+    rate, n, loss, minus_sin, *_ = rows["rope"]
+    assert (rate, n) == ("0.002", "2")
+    assert (loss, minus_sin) == ("2.500 ± 0.707", "+0.250 [−9.280, +9.780]")
+    rate, n, loss, minus_sin, *_ = rows["sin"]
+    assert (rate, n) == ("0.002", "2")
+    assert (loss, minus_sin) == ("2.250 ± 0.354", "–")
 
 
 def change_losses(path, run: str, loss: float) -> None:
@@ -67,6 +74,8 @@ def made_up(tmp_path):
 
 
 def test_the_headline_has_the_first_and_the_last_length(made_up):
+    """The study has -0.06 after the last length, and 2**2 times as much after the first one. Both
+    with some noise in the third decimal."""
     page = compose(Study.load(made_up))
     header = ("nats per token, 95 % interval over paired seeds", "after 102 k tokens",
               "after 410 k tokens")
@@ -78,10 +87,13 @@ def test_the_headline_has_the_first_and_the_last_length(made_up):
 @pytest.mark.parametrize("arm, used", [
     ("rope", "60 k"), ("sin", "150 k"), ("nope", "200 k"), ("alibi", "70 k")])
 def test_the_page_says_when_an_encoding_was_used(made_up, arm, used):
-    assert table(compose(Study.load(made_up)), "arm", "learning rate")[arm][-1] == used
+    """As USED of made_up_study.py has it."""
+    *_, last_column = table(compose(Study.load(made_up)), "arm", "learning rate")[arm]
+    assert last_column == used
 
 
 def test_the_page_has_the_fewest_targets_of_all_runs(made_up):
+    """The run of a seed has 50,176 + seed targets."""
     assert "(50,176 or more)" in compose(Study.load(made_up))
 
 
@@ -95,6 +107,7 @@ def test_the_page_says_to_which_rate_a_run_cools_down(pair, final_lr, words):
 
 
 def test_the_page_says_which_arms_warm_up_and_cool_down_otherwise(pair):
+    """A step has 256 tokens: sin warms up for 50 steps, and rope for 20."""
     plan = read_plan(pair)
     plan.config["rope"]["optim"] = {"warmup_steps": 20, "final_lr": 0.5}
     write_plan(pair, plan)
@@ -143,6 +156,7 @@ def test_one_seed_says_nothing_about_the_encodings(tmp_path):
 def test_the_headline_says_one_seed_where_one_can_be_paired(pair):
     (pair / "results" / "sin-s1.json").unlink()
     (row,) = table(compose(Study.load(pair)), "nats per token, one seed").values()
+    # As with all seeds.
     assert [cell[:5] for cell in row] == ["−0.24", "−0.06"]
 
 
@@ -175,30 +189,33 @@ def test_the_command_writes_the_report_of_a_folder(pair, capsys, monkeypatch):
 
 
 def with_differences(path, *by_length: tuple[float, float]) -> str:
-    """The report of `pair`, whose differences at each length are given for its two seeds."""
+    """The report of `pair`. Given for its two seeds at each length: the loss of rope minus that of
+    sin."""
     for seed in (0, 1):
         ends = read_sealed(path / "results" / f"sin-s{seed}.json", "")["horizons"]
         change(path, f"sin-s{seed}", horizons=[end | {"loss": 3.0} for end in ends])
         change(path, f"rope-s{seed}", horizons=[
-            end | {"loss": 3.0 - differences[seed]}
+            end | {"loss": 3.0 + differences[seed]}
             for end, differences in zip(ends, by_length, strict=True)])
     return compose(Study.load(path))
 
 
 def test_a_difference_that_holds_alone_only_is_marked(pair):
-    """0.20 and 0.22: t is 21, p 0.03 and three times that more than 0.05. Their mean is 0.21, and
-    12.706 standard errors 0.127."""
-    page = with_differences(pair, (0.20, 0.22), (1.0, -1.0), (1.0, -1.0))
-    assert table(page, "arm", "learning rate")["sin"][1:4:2] == ["2", "–"]
-    row = table(page, "arm", "learning rate")["rope"]
-    assert row[3] == "−0.210 [−0.337, −0.083] †"
+    """-0.20 and -0.22: t is -21, p 0.03 and three times that more than 0.05. Their mean is -0.21,
+    and 12.706 standard errors 0.127."""
+    page = with_differences(pair, (-0.20, -0.22), (1.0, -1.0), (1.0, -1.0))
+    rows = table(page, "arm", "learning rate")
+    _, n, _, minus_sin, *_ = rows["sin"]
+    assert (n, minus_sin) == ("2", "–")
+    _, n, _, minus_sin, *_ = rows["rope"]
+    assert (n, minus_sin) == ("2", "−0.210 [−0.337, −0.083] †")
     assert "†: it excludes 0, but no longer if it is corrected for the 3 differences" in page
     (headline,) = table(page, "nats per token, 95 % interval over paired seeds").values()
     assert headline[0] == "−0.210 [−0.337, −0.083] †"
 
 
 def test_differences_that_hold_together_are_said_to(pair):
-    page = with_differences(pair, (0.200, 0.201), (0.200, 0.201), (0.200, 0.201))
+    page = with_differences(pair, (-0.200, -0.201), (-0.200, -0.201), (-0.200, -0.201))
     assert "; those that exclude 0 still do if they are corrected for the 3 differences" in page
     assert "†" not in page
 
@@ -218,7 +235,7 @@ def test_a_study_whose_arms_all_say_their_rate_has_tuned_none(pair):
     plan = read_plan(pair)
     plan.tuned.arms = {}
     write_plan(pair, plan)
-    assert plan.grid
+    assert plan.grid, "rates to choose from, if an arm had not said its own"
     assert "This study tuned no learning rate." in compose(Study.load(pair))
 
 
@@ -234,8 +251,10 @@ def half_run(made_up):
 
 def test_a_study_that_is_half_run_counts_its_pairs(half_run):
     rows = table(half_run, "arm", "learning rate")
-    assert "(2 of them)" in rows["rope"][-2]
-    assert "of them" not in rows["nope"][-2]
+    *_, minus_sin, _ = rows["rope"]
+    assert "(2 of them)" in minus_sin
+    *_, minus_sin, _ = rows["nope"]
+    assert "of them" not in minus_sin
 
 
 def test_a_study_that_is_half_run_is_called_unfinished(half_run):
@@ -293,7 +312,8 @@ def test_a_rate_that_diverged_is_not_one_that_is_missing(diverged):
 
 
 def test_records_of_seeds_that_are_not_planned_do_not_count(diverged):
-    assert table(diverged, "arm", "learning rate")["rope"][1] == "4"
+    _, n, *_ = table(diverged, "arm", "learning rate")["rope"]
+    assert n == "4"
 
 
 @pytest.mark.parametrize("times, words", [
@@ -313,6 +333,7 @@ def test_an_amount_has_three_digits_and_a_unit(tokens, words):
 
 
 def test_notes_that_say_not_measured_are_put_in(pair):
+    """Other sections are left out if they have nothing. Notes are not, whatever they say."""
     (pair / "notes.md").write_text("## Predictions\n\n1. Not measured.\n", encoding="utf-8")
     assert "\n\n## Predictions\n\n1. Not measured.\n\n## " in compose(Study.load(pair))
 
@@ -341,7 +362,7 @@ def test_a_section_without_a_table_is_left_out(pair):
 
 
 @pytest.fixture(scope="module")
-def committed():
+def studies():
     return {name: Study.load(ROOT / "studies" / name) for name in COMMITTED}
 
 
@@ -358,31 +379,47 @@ def rows(name: str, label: str) -> list[list[str]]:
     return [cells for first, *cells in tables if re.match(label, first)]
 
 
-def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
-    """The difference from an arm of the same or of another study (`base`), and its interval."""
+def read_lines(path):
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def share_of_repeated_pairs(name: str) -> float:
+    """Which share of the targets are repeated pairs, by split.jsonl of a study."""
+    line, *_ = read_lines(ROOT / "studies" / name / "split.jsonl")
+    pairs = line["repeated pair"]["targets"]
+    return pairs / (pairs + line["repeated token"]["targets"] + line["new"]["targets"])
+
+
+def interval(study, arm, tokens, minus=None, *, of=None, sign="+"):
+    """The difference of two arms, and its interval: `arm` of a study minus another one.
+
+    minus: the other arm, or else the baseline of the study
+    of: the study of the other arm, or else the same one
+    """
     result = stats.paired(study.losses(arm, tokens),
-                          (base or study).losses(baseline or study.baseline, tokens))
+                          (of or study).losses(minus or study.baseline, tokens))
     mean, low, high = (f"{value:{sign}.3f}" for value in (result.mean, *result.interval))
     return f"{mean} [{low}, {high}]"
 
 
 @pytest.mark.parametrize("number, unit", [(0, " nats per token"), (-1, "")])
-def test_the_readme_says_how_far_rope_leads(committed, number, unit):
-    long = committed["qk-long"]
+def test_the_readme_says_how_far_rope_leads(studies, number, unit):
+    long = studies["qk-long"]
     tokens = long.horizons[number]
     lead = stats.paired(long.losses("sin", tokens), long.losses("rope_2e3", tokens)).mean
     assert f"{lead:.2f}{unit} lower after {tokens / 1e6:.2f} M" in words("README.md")
 
 
-def test_the_readme_says_of_how_many_seeds_numbers_are(committed):
-    full = committed["five"]
+def test_the_readme_says_of_how_many_seeds_numbers_are(studies):
+    full = studies["five"]
     assert [len(full.runs(arm)) for arm in full.plan.arms] == [6] * 5
     assert "Differences are means over 6 seeds of models" in words("README.md")
 
 
-def test_the_readme_says_how_near_sinusoids_at_queries_are(committed):
-    full = committed["five"]
-    qk = committed["qk"]
+def test_the_readme_says_how_near_sinusoids_at_queries_are(studies):
+    full = studies["five"]
+    qk = studies["qk"]
     tokens = qk.horizons[1]
     difference = stats.paired(qk.losses("sin_qk", tokens), qk.losses("rope", tokens)).mean
     behind = stats.paired(full.losses("sin", tokens), qk.losses("rope", tokens)).mean
@@ -396,8 +433,8 @@ def change_at_twice_the_length(study, arm, mode="nonoverlapping"):
     return statistics.mean(rises(study, arm, 2, mode))
 
 
-def test_positions_md_says_what_longer_windows_cost(committed):
-    full = committed["five"]
+def test_positions_md_says_what_longer_windows_cost(studies):
+    full = studies["five"]
     page = words("docs/positions.md")
     rope, sin, alibi = (change_at_twice_the_length(full, arm) for arm in ("rope", "sin", "alibi"))
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
@@ -409,8 +446,8 @@ def test_positions_md_says_what_longer_windows_cost(committed):
             in page)
 
 
-def test_the_guide_says_what_yarn_gains(committed):
-    full = committed["five"]
+def test_the_guide_says_what_yarn_gains(studies):
+    full = studies["five"]
     raw = statistics.mean(row.loss for row in full.contexts("rope", 512, "sliding").values())
     row = statistics.mean(row.loss for row in full.contexts("rope", 128, "sliding").values())
     scaled = []
@@ -442,17 +479,17 @@ def test_positions_md_says_what_the_first_probe_found():
 
 
 @pytest.mark.parametrize("number", [0, 2, 3])
-def test_results_md_has_the_lead_of_rope(committed, number):
-    long = committed["qk-long"]
+def test_results_md_has_the_lead_of_rope(studies, number):
+    long = studies["qk-long"]
     tokens = long.horizons[number]
     row = f"| {tokens / 1e6:.2f} M | {interval(long, 'rope_2e3', tokens, 'sin', sign='')} |"
     assert row in words("docs/results.md")
 
 
-def tokens_ratio(study, arm: str, other: str, tokens: int) -> str:
+def tokens_ratio(study, arm: str, other: str, tokens: int) -> tuple[float, float, float]:
     """How many times `tokens` an arm needs for the loss that another has after `tokens`.
 
-    The mean and its interval are those of the logarithm over seeds.
+    Geometric mean over seeds, and the ends of its interval.
     """
     logs = {}
     for seed, target in study.losses(other, tokens).items():
@@ -460,58 +497,65 @@ def tokens_ratio(study, arm: str, other: str, tokens: int) -> str:
         logs[seed] = math.log(stats.tokens_to_target(curve, target) / tokens)
     result = stats.paired(logs, dict.fromkeys(logs, 0.0))
     assert result is not None and result.interval is not None
-    sign = math.copysign(1, result.mean)  # of an arm that needs fewer tokens, the ratio is inverted
-    low, mean, high = sorted(math.exp(sign * end) for end in (result.mean, *result.interval))
+    low, high = result.interval
+    return math.exp(result.mean), math.exp(low), math.exp(high)
+
+
+def inverse(mean: float, low: float, high: float) -> tuple[float, float, float]:
+    """Of a ratio of an arm that needs fewer tokens: how many times as many the other one needs."""
+    return 1 / mean, 1 / high, 1 / low
+
+
+def format_ratio(mean: float, low: float, high: float) -> str:
     return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_results_md_has_how_much_longer_sinusoids_need(committed, number):
-    long = committed["qk-long"]
-    ratio = tokens_ratio(long, "rope_2e3", "sin", long.horizons[number])
-    assert f"| {ratio}, for the loss of sinusoids |" in words("docs/results.md")
+def test_results_md_has_how_much_longer_sinusoids_need(studies, number):
+    long = studies["qk-long"]
+    ratio = inverse(*tokens_ratio(long, "rope_2e3", "sin", long.horizons[number]))
+    assert f"| {format_ratio(*ratio)}, for the loss of sinusoids |" in words("docs/results.md")
 
 
-def test_results_md_has_how_much_longer_sinusoids_need_for_ropes_first_loss(committed):
+def test_results_md_has_how_much_longer_sinusoids_need_for_ropes_first_loss(studies):
     """On the sinusoids' curve, because RoPE's begins at this length."""
-    long = committed["qk-long"]
+    long = studies["qk-long"]
     ratio = tokens_ratio(long, "sin", "rope_2e3", long.horizons[0])
-    assert f"| {ratio}, for the loss of RoPE |" in words("docs/results.md")
+    assert f"| {format_ratio(*ratio)}, for the loss of RoPE |" in words("docs/results.md")
 
 
-def test_the_readme_says_how_many_times_the_tokens_sinusoids_need(committed):
-    long = committed["qk-long"]
-    ratio = tokens_ratio(long, "rope_2e3", "sin", long.horizons[-1])
-    low, high = re.findall(r"(\d\.\d\d)[,\]]", ratio)
-    assert f"need {float(low):.1f} to {float(high):.1f} times the tokens" in words("README.md")
+def test_the_readme_says_how_many_times_the_tokens_sinusoids_need(studies):
+    long = studies["qk-long"]
+    _, low, high = inverse(*tokens_ratio(long, "rope_2e3", "sin", long.horizons[-1]))
+    assert f"need {low:.1f} to {high:.1f} times the tokens" in words("README.md")
 
 
-def test_results_md_has_the_studies_of_other_settings(committed):
+def test_results_md_has_the_studies_of_other_settings(studies):
     page = words("docs/results.md")
-    tokens = committed["five"].horizons[2]
-    english = interval(committed["english"], "rope", tokens, sign="")
-    wide = interval(committed["wide"], "rope", tokens, sign="")
+    tokens = studies["five"].horizons[2]
+    english = interval(studies["english"], "rope", tokens, sign="")
+    wide = interval(studies["wide"], "rope", tokens, sign="")
     assert f"not tuned for it | {english}" in page
     assert f"three seeds, 4.19 M tokens | {wide}" in page
 
 
-def test_results_md_has_the_bases_of_rope(committed):
+def test_results_md_has_the_bases_of_rope(studies):
     page = words("docs/results.md")
-    bases = committed["bases"]
-    tokens = committed["five"].horizons[2]
+    bases = studies["bases"]
+    tokens = studies["five"].horizons[2]
     assert f"500,000: {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}" in page
     assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
 
 
 @pytest.mark.parametrize("arm, label", [("rope", "RoPE at 0.001$"), ("alibi", "ALiBi$")])
-def test_results_md_has_rope_at_its_best_rate(committed, arm, label):
-    long = committed["qk-long"]
+def test_results_md_has_rope_at_its_best_rate(studies, arm, label):
+    long = studies["qk-long"]
     cells = [interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons]
     assert rows("docs/results.md", label) == [cells]
 
 
-def test_results_md_has_sinusoids_at_queries_in_the_long_run(committed):
-    long = committed["qk-long"]
+def test_results_md_has_sinusoids_at_queries_in_the_long_run(studies):
+    long = studies["qk-long"]
     for tokens in long.horizons[2:]:
         (cells,) = rows("docs/results.md", rf"\[{tokens / 1e6:.2f} M tokens\]")
         assert cells[1] == interval(long, "sin_qk_2e3", tokens, "rope_2e3")
@@ -519,18 +563,18 @@ def test_results_md_has_sinusoids_at_queries_in_the_long_run(committed):
 
 @pytest.mark.parametrize("name, arm", [
     ("five", "sin"), ("qk", "sin_qk_first"), ("qk", "sin_qk")])
-def test_results_md_has_where_position_enters(committed, name, arm):
-    qk = committed["qk"]
-    cells = [interval(committed[name], arm, tokens, "rope", qk) for tokens in qk.horizons]
+def test_results_md_has_where_position_enters(studies, name, arm):
+    qk = studies["qk"]
+    cells = [interval(studies[name], arm, tokens, "rope", of=qk) for tokens in qk.horizons]
     assert cells in rows("docs/results.md", f"`{arm}`: ")
 
 
 @pytest.mark.parametrize("name", ["qk-long", "qk-english", "qk-wide"])
-def test_results_md_has_studies_beside_others(committed, name):
-    study = committed[name]
+def test_results_md_has_studies_beside_others(studies, name):
+    study = studies[name]
     (arm,) = (arm for arm in study.plan.arms if arm.startswith("sin_qk"))
     rope, sin, *_ = study.plan.committed
-    lengths = [tokens for tokens in study.horizons if tokens > committed["qk"].horizons[-1]]
+    lengths = [tokens for tokens in study.horizons if tokens > studies["qk"].horizons[-1]]
     assert lengths
     for tokens in lengths:
         label = rf"\[.*/{name}/.*{tokens / 1e6:.2f} M tokens"
@@ -541,12 +585,12 @@ def test_results_md_has_studies_beside_others(committed, name):
         assert cells[-1] == interval(study, arm, tokens, sin)
 
 
-def test_results_md_has_the_causes(committed):
-    causes = committed["causes"]
-    twice = committed["qk-retuned"]
+def test_results_md_has_the_causes(studies):
+    causes = studies["causes"]
+    twice = studies["qk-retuned"]
     later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
-        first = interval(causes, arm, committed["qk"].horizons[0])
+        first = interval(causes, arm, studies["qk"].horizons[0])
         cells = [first, later.get(arm, UNDEFINED)]
         assert rows("docs/results.md", f"`{arm.removesuffix('_4e3')}`: ") == [cells]
 
@@ -563,8 +607,8 @@ def rise(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> str:
     return f"{statistics.mean(rises(study, arm, multiple, mode)):+.3f}"
 
 
-def test_results_md_has_the_rivals(committed):
-    study = committed["interleaved"]  # with all arms of what-where
+def test_results_md_has_the_rivals(studies):
+    study = studies["interleaved"]  # with all arms of what-where
     page = words("docs/results.md")
     for arm in study.plan.arms:
         if arm == "sin_qk":  # at its best rate only
@@ -578,26 +622,26 @@ def test_results_md_has_the_rivals(committed):
 
 
 @pytest.mark.parametrize("arm", ["rope_sin_qk", "sin_qk_4e3"])
-def test_results_md_has_the_rivals_in_english(committed, arm):
-    study = committed["what-where-english"]
+def test_results_md_has_the_rivals_in_english(studies, arm):
+    study = studies["what-where-english"]
     *first, last = [interval(study, arm, tokens) for tokens in study.horizons]
     assert f"{', '.join(first)} and {last}" in words("docs/results.md")
 
 
-def test_results_md_has_how_the_rivals_go_on(committed):
-    study = committed["what-where-long"]
-    base = committed["qk-long"]
+def test_results_md_has_how_the_rivals_go_on(studies):
+    study = studies["what-where-long"]
+    long = studies["qk-long"]
     page = words("docs/results.md")
-    first, last = [interval(study, "rope_sin_qk", tokens, "rope_2e3", base)
+    first, last = [interval(study, "rope_sin_qk", tokens, "rope_2e3", of=long)
                    for tokens in study.horizons]
     assert f"six seeds): {first} after 4.19 M tokens and {last} after 8.39 M." in page
-    first, last = [interval(study, "rope_sin_qk", tokens, "sin_qk_2e3", base)
+    first, last = [interval(study, "rope_sin_qk", tokens, "sin_qk_2e3", of=long)
                    for tokens in study.horizons]
     assert f"They are ahead of `sin_qk` there, too: {first} and {last}." in page
 
 
-def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
-    study = committed["interleaved-long"]
+def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
+    study = studies["interleaved-long"]
     first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
     page = words("docs/results.md")
     assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
@@ -607,16 +651,16 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(committed):
 
 
 @pytest.mark.parametrize("name", ["lines-apart", "lines-near"])
-def test_results_md_has_what_repetition_is_worth(committed, name):
-    study = committed[name]
+def test_results_md_has_what_repetition_is_worth(studies, name):
+    study = studies[name]
     first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
     page = words("docs/results.md")
     cells = re.escape(f"{first} | {last}")
     assert re.search(rf"/{name}/RESULTS\.md\) \| \d+ % \| {cells} \|", page)
 
 
-def test_results_md_has_what_is_left_of_both_together(committed):
-    apart, near = [interval(committed[name], "rope_sin_qk", committed[name].horizons[-1])
+def test_results_md_has_what_is_left_of_both_together(studies):
+    apart, near = [interval(studies[name], "rope_sin_qk", studies[name].horizons[-1])
                    for name in ("lines-apart", "lines-near")]
     text = f"after 4.19 M tokens it is {apart}, on every kind of token, and {near} if"
     assert text in words("docs/results.md")
@@ -625,8 +669,8 @@ def test_results_md_has_what_is_left_of_both_together(committed):
 @pytest.mark.parametrize("name, row", [
     ("lines-apart", "apart: the lines of all files mixed"),
     ("lines-near", "near: every eight lines mixed")])
-def test_the_page_on_repetition_has_its_seeds(committed, name, row):
-    study = committed[name]
+def test_the_page_on_repetition_has_its_seeds(studies, name, row):
+    study = studies[name]
     cells = []
     for tokens in study.horizons:
         rope = study.losses("rope", tokens)
@@ -636,43 +680,49 @@ def test_the_page_on_repetition_has_its_seeds(committed, name, row):
     for arm in ("rope", "rope_nope"):
         gains = [line["32"]["gain"] for line in copying if line["run"].startswith(f"{arm}-s")]
         cells.append(", ".join(f"{gain:+.2f}" for gain in gains))
-    split = read_lines(study.path / "split.jsonl")[0]
-    pairs = split["repeated pair"]["targets"]
-    targets = pairs + split["repeated token"]["targets"] + split["new"]["targets"]
-    expected = f"| {row} | {pairs / targets:.0%} | {' | '.join(cells)} |"
+    expected = f"| {row} | {share_of_repeated_pairs(name):.0%} | {' | '.join(cells)} |"
     assert expected.replace("%", " %") in words("studies/lines-apart/RESULTS.md")
 
 
-@pytest.mark.parametrize("length, share", [(32, 7), (128, 24), (512, 42)])
-def test_results_md_has_what_the_length_of_the_window_is_worth(committed, length, share):
-    if length == 128:
-        studies = {"rope_nope": (committed["interleaved-long"], None, "rope"),
-                   "rope_sin_qk": (committed["what-where-long"], committed["qk-long"], "rope_2e3")}
-    else:
-        study = committed[f"length-{length}"]
-        studies = {"rope_nope": (study, None, "rope"), "rope_sin_qk": (study, None, "rope")}
-    cells = []
-    for arm, (study, base, baseline) in studies.items():
-        rope = (base or study).losses(baseline, 4 * 2**20)
-        found = study.losses(arm, 4 * 2**20)
-        if not cells:
-            cells.append(f"{rope[0]:.3f}, {rope[1]:.3f}")
-        cells.append(f"{found[0] - rope[0]:+.3f}, {found[1] - rope[1]:+.3f}")
-    row = f" | {share} % | {' | '.join(cells)} |"
-    assert f"| {length}{row}" in words("docs/results.md")
-    assert row in words("studies/length-512/RESULTS.md")
-    if length != 128:
-        (line, *_) = read_lines(ROOT / "studies" / f"length-{length}" / "split.jsonl")
-        pairs = line["repeated pair"]["targets"]
-        targets = pairs + line["repeated token"]["targets"] + line["new"]["targets"]
-        assert round(100 * pairs / targets) == share
+FOUR_M = 4 * 2**20  # tokens
 
 
-def test_the_readme_has_how_the_lead_grows_with_the_window(committed):
+def minus(arm: dict[int, float], rope: dict[int, float]) -> str:
+    """The difference of two arms on seeds 0 and 1."""
+    return f"{arm[0] - rope[0]:+.3f}, {arm[1] - rope[1]:+.3f}"
+
+
+def check_row_of_windows(length: int, share: float, rope: dict[int, float], *leads: str) -> None:
+    """Both pages have this share of repeated pairs, loss of RoPE and leads over it."""
+    cells = [f"{100 * share:.0f} %", f"{rope[0]:.3f}, {rope[1]:.3f}", *leads]
+    assert rows("docs/results.md", f"{length}$") == [cells]
+    assert cells in rows("studies/length-512/RESULTS.md", rf"\[?{length}\b")
+
+
+@pytest.mark.parametrize("length", [32, 512])
+def test_results_md_has_what_other_lengths_of_the_window_are_worth(studies, length):
+    name = f"length-{length}"
+    rope, nope, both = (studies[name].losses(arm, FOUR_M)
+                        for arm in ("rope", "rope_nope", "rope_sin_qk"))
+    check_row_of_windows(length, share_of_repeated_pairs(name), rope, minus(nope, rope),
+                         minus(both, rope))
+
+
+def test_results_md_has_what_the_usual_length_of_the_window_is_worth(studies):
+    """`rope_sin_qk` is compared with RoPE of qk-long, as elsewhere on this page."""
+    rope = studies["interleaved-long"].losses("rope", FOUR_M)
+    nope = studies["interleaved-long"].losses("rope_nope", FOUR_M)
+    rope_beside_both = studies["qk-long"].losses("rope_2e3", FOUR_M)
+    both = studies["what-where-long"].losses("rope_sin_qk", FOUR_M)
+    check_row_of_windows(128, share_of_repeated_pairs("what-where-long"), rope, minus(nope, rope),
+                         minus(both, rope_beside_both))
+
+
+def test_the_readme_has_how_the_lead_grows_with_the_window(studies):
     leads = []
     for name in ("length-32", "interleaved-long", "length-512"):
-        rope = committed[name].losses("rope", 4 * 2**20)
-        found = committed[name].losses("rope_nope", 4 * 2**20)
+        rope = studies[name].losses("rope", FOUR_M)
+        found = studies[name].losses("rope_nope", FOUR_M)
         leads.append((rope[0] - found[0] + rope[1] - found[1]) / 2)
     text = "{:.2f}, {:.2f} and {:.2f} in windows of 32, 128 and 512 tokens".format(*leads)
     assert text in words("README.md")
@@ -718,60 +768,55 @@ def test_the_page_on_windows_has_where_the_lead_is_in_short_ones():
             f"{'; '.join(both)}.") in words("studies/length-512/RESULTS.md")
 
 
-def read_lines(path):
-    """The objects of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def test_the_page_on_a_layer_without_positions_has_its_english_seed(committed):
+def test_the_page_on_a_layer_without_positions_has_its_english_seed(studies):
     mine = Study.load(ROOT / "studies" / "interleaved-english")
-    rope = committed["what-where-english"]
+    rope = studies["what-where-english"]
     lags = [mine.losses("rope_nope", tokens)[3] - rope.losses("rope", tokens)[3]
             for tokens in mine.horizons]
     page = words("studies/interleaved-long/RESULTS.md")
     assert "is {:+.3f} after 1.05 M tokens, {:+.3f} after 2.10 M and {:+.3f}".format(*lags) in page
 
 
-def test_results_md_has_where_pope_ends(committed):
-    study = committed["what-where-long"]
-    base = committed["qk-long"]
+def test_results_md_has_where_pope_ends(studies):
+    study = studies["what-where-long"]
+    long = studies["qk-long"]
     tokens = study.horizons[-1]
     page = words("docs/results.md")
-    difference = interval(study, "pope_4e3", tokens, "rope_2e3", base)
+    difference = interval(study, "pope_4e3", tokens, "rope_2e3", of=long)
     assert f"`pope_4e3` - RoPE is {difference} on six seeds" in page
-    lag = interval(study, "pope_4e3", tokens, "sin_qk_2e3", base, sign="")
+    lag = interval(study, "pope_4e3", tokens, "sin_qk_2e3", of=long, sign="")
     assert f"It stays behind `sin_qk` by {lag}." in page
 
 
-def test_the_readme_says_how_far_both_together_lead(committed):
-    python = committed["what-where"]
-    long = committed["what-where-long"]
-    english = committed["what-where-english"]
+def test_the_readme_says_how_far_both_together_lead(studies):
+    python = studies["what-where"]
+    long = studies["what-where-long"]
+    english = studies["what-where-english"]
     early = -python.paired("rope_sin_qk", python.horizons[0]).mean
     late = -stats.paired(long.losses("rope_sin_qk", long.horizons[-1]),
-                         committed["qk-long"].losses("rope_2e3", long.horizons[-1])).mean
+                         studies["qk-long"].losses("rope_2e3", long.horizons[-1])).mean
     first, *_, last = [-english.paired("rope_sin_qk", tokens).mean for tokens in english.horizons]
     assert (f"is {early:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
             f"seeds); in English {first:.2f} and {last:.2f}.") in words("README.md")
 
 
-def test_the_readme_says_what_past_the_training_length_costs(committed):
-    alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
-    rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
+def test_the_readme_says_what_past_the_training_length_costs(studies):
+    alibi = -statistics.mean(rises(studies["five"], "alibi", 4, "sliding"))
+    rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"loss is {alibi:.2f} lower than at the training length, and RoPE's is {rope:.2f} "
             "higher") in words("README.md")
 
 
-def test_results_md_says_what_past_the_training_length_costs(committed):
+def test_results_md_says_what_past_the_training_length_costs(studies):
     page = words("docs/results.md")
-    alibi = -float(rise(committed["five"], "alibi", 4))
-    rope = float(rise(committed["qk-long"], "rope_2e3", 4))
+    alibi = -statistics.mean(rises(studies["five"], "alibi", 4))
+    rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4))
     assert (f"4T is {alibi:.2f} lower than in those of T, and RoPE's is {rope:.2f} higher"
             in page)
-    pope = rises(committed["what-where-long"], "pope_4e3", 4)
+    pope = rises(studies["what-where-long"], "pope_4e3", 4)
     assert f"PoPE's is {min(pope):.2f} to {max(pope):.2f} higher" in page
-    alibi = -statistics.mean(rises(committed["five"], "alibi", 4, "sliding"))
-    rope = statistics.mean(rises(committed["qk-long"], "rope_2e3", 4, "sliding"))
+    alibi = -statistics.mean(rises(studies["five"], "alibi", 4, "sliding"))
+    rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
     assert f"ALiBi's is {alibi:.2f} lower and RoPE's is {rope:.2f} higher:" in page
 
 
@@ -794,10 +839,10 @@ def holds(difference: stats.Paired | None) -> bool:
     return abs(difference.mean) > widening(difference.n) * half
 
 
-def test_results_md_says_what_holds_for_all_its_comparisons(committed):
-    long = committed["qk-long"]
-    both = committed["what-where-long"]
-    pope = committed["what-where"]
+def test_results_md_says_what_holds_for_all_its_comparisons(studies):
+    long = studies["qk-long"]
+    both = studies["what-where-long"]
+    pope = studies["what-where"]
     *_, third, last = long.horizons
     rope = long.losses("rope_2e3", last)
     for lead in (
@@ -825,8 +870,8 @@ def test_results_md_says_what_holds_for_all_its_comparisons(committed):
     assert f"one over three seeds {widening(3):.1f} times" in page
 
 
-def test_two_differences_of_the_committed_reports_hold_alone_only(committed):
-    uncertain = [key for study in committed.values() for key in report.find_uncertain(study)]
+def test_two_differences_of_the_committed_reports_hold_alone_only(studies):
+    uncertain = [key for study in studies.values() for key in report.find_uncertain(study)]
     assert len(uncertain) == 2
     assert "of all reports, two intervals then no longer exclude 0" in words("docs/results.md")
 
@@ -839,14 +884,14 @@ def test_results_md_counts_its_intervals():
 @pytest.mark.parametrize("name, arm", [
     ("five", "alibi"), ("qk-long", "rope_2e3"), ("what-where", "pope_nophase_4e3"),
     ("what-where", "pope_4e3"), ("what-where", "rope"), ("what-where", "partial_10_4e3")])
-def test_results_md_has_what_whole_windows_hide(committed, name, arm):
-    whole, sliding = (rise(committed[name], arm, 4, mode) for mode in ("nonoverlapping", "sliding"))
+def test_results_md_has_what_whole_windows_hide(studies, name, arm):
+    whole, sliding = (rise(studies[name], arm, 4, mode) for mode in ("nonoverlapping", "sliding"))
     assert f"| `{arm}` | {whole} | {sliding} |" in words("docs/results.md")
 
 
-def test_two_arms_fall_at_twice_the_length_in_sliding_windows(committed):
+def test_alibi_and_partial_10_fall_at_twice_the_length_in_sliding_windows(studies):
     falling = set()
-    for name, study in committed.items():
+    for name, study in studies.items():
         for arm in study.plan.arms:
             changes = rises(study, arm, 2, "sliding")
             if changes and statistics.mean(changes) < 0:
@@ -855,14 +900,14 @@ def test_two_arms_fall_at_twice_the_length_in_sliding_windows(committed):
                        ("what-where-four", "partial_10_4e3")}
 
 
-def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(committed):
-    changes = rises(committed["what-where-four"], "partial_10_4e3", 2, "sliding")
+def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(studies):
+    changes = rises(studies["what-where-four"], "partial_10_4e3", 2, "sliding")
     said = f"by {-max(changes):.2f} to {-min(changes):.2f} after 4.19 M tokens, `partial_10`"
     assert said in words("docs/results.md")
 
 
-def test_the_pages_say_what_2t_costs_with_few_rotating_channels(committed):
-    study = committed["what-where-four"]
+def test_the_pages_say_what_2t_costs_with_few_rotating_channels(studies):
+    study = studies["what-where-four"]
     changes = [statistics.mean(rises(study, arm, 2, mode))
                for arm in ("partial_10_4e3", "partial_25_4e3")
                for mode in ("nonoverlapping", "sliding")]
@@ -873,8 +918,8 @@ def test_the_pages_say_what_2t_costs_with_few_rotating_channels(committed):
 
 
 @pytest.mark.parametrize("arm", ["partial_10_4e3", "sin_qk_rope_last"])
-def test_results_md_has_where_other_arms_stand_after_4_m_tokens(committed, arm):
-    study = committed["what-where-four"]
+def test_results_md_has_where_other_arms_stand_after_4_m_tokens(studies, arm):
+    study = studies["what-where-four"]
     difference = interval(study, arm, study.horizons[0])
     assert f"`{arm.removesuffix('_4e3')}` - RoPE is {difference}" in words("docs/results.md")
 
@@ -896,8 +941,8 @@ def test_the_notes_have_where_other_arms_differ(arm):
 
 
 @pytest.mark.parametrize("arm", ["rope", "sin_qk", "rope_sin_qk", "pope_4e3"])
-def test_the_long_study_says_what_past_the_training_length_costs(committed, arm):
-    study = committed["what-where-long"]
+def test_the_long_study_says_what_past_the_training_length_costs(studies, arm):
+    study = studies["what-where-long"]
     cells = [", ".join(f"{value:+.3f}" for value in rises(study, arm, multiple))
              for multiple in (2, 4, 8)]
     assert f"| `{arm}` | {' | '.join(cells)} |" in words("studies/what-where-long/notes.md")
@@ -912,18 +957,18 @@ def test_the_page_of_rates_has_what_tuning_found(name):
     assert f"\n{study.plan.command}\n" in text
 
 
-def test_results_md_has_the_arms_at_their_best_rates(committed):
+def test_results_md_has_the_arms_at_their_best_rates(studies):
     page = words("docs/results.md")
-    twice = committed["qk-retuned"]
+    twice = studies["qk-retuned"]
     everywhere = [interval(twice, "sin_qk_4e3", tokens) for tokens in twice.horizons]
     first = [interval(twice, "sin_qk_first_4e3", tokens) for tokens in twice.horizons]
     assert (f"`sin_qk` - RoPE is {' and '.join(everywhere)}, "
             f"`sin_qk_first` - RoPE {' and '.join(first)}.") in page
 
 
-def test_results_md_links_to_the_tuned_study(committed):
+def test_results_md_links_to_the_tuned_study(studies):
     page = words("docs/results.md")
-    tuned = committed["qk-tuned"]
+    tuned = studies["qk-tuned"]
     for arm in ("sin_matched_2e3", "sin_qk_aligned_4e3"):
         mean, bounds = interval(tuned, arm, tuned.horizons[0]).split(" ", 1)
         assert f"{mean}](../studies/qk-tuned/RESULTS.md) {bounds}" in page
@@ -940,9 +985,9 @@ def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypa
 
 
 @pytest.mark.parametrize("name", COMMITTED)
-def test_the_committed_report_is_what_the_records_give(committed, name):
+def test_the_committed_report_is_what_the_records_give(studies, name):
     page = (ROOT / "studies" / name / "RESULTS.md").read_text(encoding="utf-8")
-    assert compose(committed[name]) == page
+    assert compose(studies[name]) == page
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -953,9 +998,9 @@ def test_the_committed_report_shows_the_figures_in_its_folder(name):
     assert shown == {file.name for file in folder.glob("fig_*.png")}
 
 
-def test_the_typical_spread_is_that_of_the_committed_studies(committed):
+def test_the_typical_spread_is_that_of_the_committed_studies(studies):
     spreads = []
-    for study in committed.values():
+    for study in studies.values():
         for arm, tokens in study.p_values():
             differences = study.losses(arm, tokens)
             base = study.losses(study.baseline, tokens)
@@ -965,13 +1010,13 @@ def test_the_typical_spread_is_that_of_the_committed_studies(committed):
     assert [tenths[0], tenths[4], tenths[8]] == pytest.approx(stats.TYPICAL_SD, rel=0.15)
 
 
-def test_the_arms_of_committed_studies_are_those_of_their_names(committed):
+def test_the_arms_of_committed_studies_are_those_of_their_names(studies):
     """As far as ARMS has these names: others end in a rate, such as `_2e3`."""
-    named = [(name, arm) for name, study in committed.items()
+    named = [(name, arm) for name, study in studies.items()
              for arm in study.plan.arms if arm in ARMS]
     assert len(named) > len(COMMITTED)
     for name, arm in named:
-        assert committed[name].plan.arms[arm] == ARMS[arm], name
+        assert studies[name].plan.arms[arm] == ARMS[arm], name
 
 
 @pytest.mark.slow
