@@ -53,8 +53,9 @@ def straight(workdir):
 
 
 def before_step(number):
-    """For `start_step`: whether it is called for the step of this number, from 0."""
-    return lambda setup, step: step == number
+    """For `start_step`, which counts from 0: whether it is called for the step of this number, from
+    1."""
+    return lambda setup, step: step == number - 1
 
 
 def after_step(number):
@@ -68,9 +69,9 @@ def after_step(number):
     # The slow ones repeat what these, or the next test, show. There are checkpoints after three and
     # six steps. After five, the last one is two steps old, and after six it is new.
     pytest.param("save", always, id="save", marks=pytest.mark.slow),
-    pytest.param("start_step", before_step(5), id="step-5", marks=pytest.mark.slow),
+    pytest.param("start_step", before_step(6), id="step-6", marks=pytest.mark.slow),
     pytest.param("validate_and_sample", after_step(6), id="validate-6", marks=pytest.mark.slow),
-    pytest.param("start_step", before_step(6), id="step-6", marks=pytest.mark.slow)])
+    pytest.param("start_step", before_step(7), id="step-7", marks=pytest.mark.slow)])
 def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
     path = workdir / "runs" / run_name
     kill_before(name, when, *tiny_argv(workdir, *EXACT, "--name", run_name))
@@ -80,25 +81,26 @@ def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, ru
 
 def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, straight):
     path = workdir / "runs" / "killed-often"
-    kill_before("start_step", before_step(5), *tiny_argv(workdir, *EXACT, "--name", path.name))
-    kill_before("start_step", before_step(4), "--resume", path)
+    kill_before("start_step", before_step(6), *tiny_argv(workdir, *EXACT, "--name", path.name))
+    kill_before("start_step", before_step(5), "--resume", path)
     stop_at(4, "--resume", path)
     kill_before("save", always, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
 
 
-def stop_in_validation(number: int, *argv: str | Path) -> int:
-    """train.py, told to stop when the validation of this number begins, from 1. Its exit code."""
+def stop_in_validation(validation: int, *argv: str | Path) -> int:
+    """train.py, told to stop when its validation of this number begins, from 1. Its exit code."""
     token_losses = train.token_losses
     stop = StopSignal()
-    validations = []
+    count = 0
 
-    def signalled(*asked: Any) -> Any:
-        validations.append(number)
-        if len(validations) == number:
+    def signalled(*options: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == validation:
             stop.number = signal.SIGINT
-        yield from token_losses(*asked)
+        yield from token_losses(*options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopSignal", lambda: stop)
@@ -211,7 +213,8 @@ def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
 
 def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
     path = workdir / "runs" / "early"
-    kill_before("save", always, *tiny_argv(workdir, "--name", path.name))
+    argv = tiny_argv(workdir, "--train.eval_interval=5", "--name", path.name)
+    kill_before("save", always, *argv)
     assert list(read_metric(path)) == [1, 2, 3, 4, 5]
     assert not (path / "last").exists()
 
@@ -271,6 +274,8 @@ def test_the_last_of_another_model_is_not_resumed(killed_at_8, tmp_path, capfd):
 
 
 SHORTER = ["--train.steps=6", "--train.keep=[]", "--train.eval_interval=1"]
+# `token_losses` yields losses with their targets. This one is no separator.
+SOME_TARGET = torch.tensor([5])
 
 
 def test_a_run_killed_between_best_and_last_has_both_steps(killed_at_8):
@@ -297,26 +302,28 @@ def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, mo
 
     def worse(*args):
         best_steps.append(checkpoints.saved_step("best"))
-        return [(torch.tensor([next(losses)]), torch.tensor([5]))]
+        return [(torch.tensor([next(losses)]), SOME_TARGET)]
 
     monkeypatch.setattr(train, "token_losses", worse)
     assert exit_code(train.main, "--resume", killed_at_8, *SHORTER) == 0
-    assert best_steps == [0, 5]  # before the validations of steps 5 and 6
+    # Before the validations of steps 5 and 6; 0 is that of no checkpoint.
+    assert best_steps == [0, 5]
     assert checkpoints.saved_step("best") == 5
 
 
 def test_a_resume_keeps_the_best_of_the_step_that_it_goes_on_from(workdir, monkeypatch):
     path = train_tiny(workdir, "best-is-last", "--train.steps=1", "--optim.warmup_steps=0")
     monkeypatch.setattr(train, "token_losses",
-                        lambda *args: [(torch.tensor([9e9]), torch.tensor([5]))])
+                        lambda *args: [(torch.tensor([9e9]), SOME_TARGET)])
     assert exit_code(train.main, "--resume", path, "--train.steps=2") == 0
     assert RunDir.open(path).checkpoints.saved_step("best") == 1
 
 
 # --- branches -------------------------------------------------------------------------------------
 
-# With wsd, runs of all lengths are one run for five steps, up to the cooldown of the shortest. The
-# second epoch begins within the fifth: after the branch at 3, and before that at 5.
+# With the schedule wsd, runs of all lengths are the same for their first five steps, up to the
+# cooldown of the shortest run. The second epoch begins within the fifth step: after the branch at
+# step 3, and before the branch at step 5.
 WSD = ["--train.batch_size=27", "--train.eval_interval=4", "--optim.schedule=wsd",
        "--optim.cooldown=0.4", "--optim.warmup_steps=2"]
 
@@ -346,7 +353,7 @@ def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
 
 
 def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, capfd):
-    """It would begin at step 0, below the points that it has from its trunk."""
+    """It would begin at step 0, but it has the metrics of its trunk up to step 5."""
     path = workdir / "runs" / "killed-at-once"
     kill_before("save", always, "--branch-from", trunk, "--train.steps=8", "--name", path.name,
                 "--at=5")
@@ -355,9 +362,9 @@ def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, 
             "branch again") in error
 
 
-def test_ctrl_c_at_once_says_to_branch_again_without_a_checkpoint(
+def test_before_the_first_checkpoint_of_a_branch_ctrl_c_at_once_says_to_branch_again(
         workdir, trunk, capfd, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*options):
         raise KeyboardInterrupt
 
     path = workdir / "runs" / "branch-at-once"
@@ -373,7 +380,7 @@ def test_ctrl_c_at_once_says_to_branch_again_without_a_checkpoint(
 @pytest.mark.parametrize("at", quick_for([5], [3, 5]))
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
-    kill_before("start_step", before_step(at + 1), "--branch-from", trunk, "--train.steps=8",
+    kill_before("start_step", before_step(at + 2), "--branch-from", trunk, "--train.steps=8",
                 "--at", str(at), "--name", path.name)
     assert RunDir.open(path).checkpoints.saved_step("last") == at + 1
     assert exit_code(train.main, "--resume", path) == 0
@@ -417,12 +424,15 @@ def longer(saved_longer):
 
 
 def test_a_longer_run_says_how_long_it_is(longer):
-    path, _, said = longer
-    tokens = RunDir.open(path).manifest["train"]["tokens"]
-    assert f"{tokens:,} training tokens and" in said
-    epochs = f"{1080 / tokens:.2g} epochs, going on after step 2"
-    assert f"6 steps of 9 rows of 20 tokens ({epochs})" in said
-    assert " 5/6 " in said  # of the bar
+    """Its 1,080 tokens are 0.44 of 2,476."""
+    _, _, said = longer
+    assert ": 2,476 training tokens and 281 for validation" in said
+    assert "6 steps of 9 rows of 20 tokens (0.44 epochs, going on after step 2)" in said
+
+
+def test_the_bar_of_a_longer_run_counts_all_its_steps(longer):
+    _, _, said = longer
+    assert " 5/6 " in said
 
 
 def test_a_stopped_run_says_the_command_to_go_on(longer):
@@ -432,7 +442,7 @@ def test_a_stopped_run_says_the_command_to_go_on(longer):
 
 def test_a_longer_run_is_not_resumed_at_its_old_length(longer, capfd):
     path, _, _ = longer
-    said = resume_refusal(capfd, path, "--log.wandb=disabled")
+    said = resume_refusal(capfd, path, "--log.wandb=disabled")  # an option, but no steps
     assert "last resumed with --train.steps 6" in said
 
 
@@ -448,6 +458,8 @@ def test_a_longer_run_has_each_step_once(longer):
             "--optim.lr 0.0005\n"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
 def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, final_lr, words):
+    """The rate falls from 0.001 to `final_lr` times as much, along a line. In step 5 of 8 it is
+    0.001 * (1 - 5/8 * 0.5) = 0.00069, or 0.001 * (1 - 5/8) = 0.00038."""
     path = train_tiny(workdir, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
                       f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
     capfd.readouterr()
@@ -593,6 +605,7 @@ def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
 def test_a_run_goes_on_in_another_folder_with_its_own_text(workdir, tmp_path, monkeypatch):
     shutil.copy(workdir / "text.txt", tmp_path)
     monkeypatch.chdir(tmp_path)
+    # null forgets the file that tiny_argv names.
     stop_at(1, *tiny_argv(tmp_path, "--train.steps", "2", "--optim.warmup_steps=0",
                           "--data.files=null", "--data.files=text.txt", "--data.prepared=prep"))
     (tmp_path / "elsewhere").mkdir()
