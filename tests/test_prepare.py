@@ -7,6 +7,7 @@ import random
 import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ VOCAB, BOS, EOS = 300, 1, 2
 
 
 def words(seed, n_words=120):
-    """Text in which nothing repeats exactly, with characters of one to four bytes."""
+    """Text that equals that of no other seed, with characters of one to four bytes."""
     pick = random.Random(seed)
     some = ["alpha", "beta", "gamma", "delta", "café", "中文", "\U0001f600", "naïve"]
     return " ".join(pick.choice(some) + str(pick.randrange(100)) for _ in range(n_words)) + "\n\r\n"
@@ -122,14 +123,18 @@ def test_the_manifest_lists_the_files(corpus):
 def test_a_large_text_has_the_ids_of_a_small_one(corpus, monkeypatch):
     """A large one is cut into units, and encoded in several groups."""
     small = prepare(config(corpus))
-    encoded = []
+    groups = []
     encode_batch = units.UnitEncoder.encode_batch
+
+    def encode_group(self, group):
+        groups.append(group)
+        return encode_batch(self, group)
+
     monkeypatch.setattr(units, "LARGE", 0)
     monkeypatch.setattr(prepare_module, "BATCH", 1000)
-    monkeypatch.setattr(units.UnitEncoder, "encode_batch",
-                        lambda self, texts: encoded.append(1) or encode_batch(self, texts))
+    monkeypatch.setattr(units.UnitEncoder, "encode_batch", encode_group)
     large = prepare(config(corpus, prepared=str(corpus.parent / "large")))
-    assert len(encoded) > 1
+    assert len(groups) > 1
     for split in ("train", "val"):
         assert read_ids(large, split).tolist() == read_ids(small, split).tolist()
 
@@ -168,16 +173,17 @@ def test_bos_follows_eos_where_texts_begin_with_it(corpus, pretend, split):
     assert BOS in ids
 
 
-PARTS = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
+COPIED = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
 
 
 @pytest.fixture
 def copied(monkeypatch):
-    """(a file of PARTS, their spans, counts); a block has 97 bytes."""
+    """(a file of the texts COPIED, their spans, counts); a block has 97 bytes."""
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
     file = io.BytesIO()
-    pieces = [[part[:50], "", part[50:]] for part in PARTS]
-    counts, spans, _, _ = copy_parts([[[], *pieces, ["", ""]]], file)  # empty documents are none
+    documents = [[text[:50], "", text[50:]] for text in COPIED]  # each in three pieces
+    part = [[], *documents, ["", ""]]  # the first and the last one are empty
+    counts, spans, _, _ = copy_parts([part], file)
     return file, spans, counts
 
 
@@ -193,10 +199,10 @@ def blocks_by_document(file, spans):
 
 def test_a_copy_is_the_text_without_empty_documents(copied):
     file, spans, counts = copied
-    assert file.getvalue().decode() == "".join(PARTS)
+    assert file.getvalue().decode() == "".join(COPIED)
     assert len(spans) == counts["documents"] == 4
     assert counts["bytes"] == len(file.getvalue())
-    assert counts["characters"] == len("".join(PARTS))
+    assert counts["characters"] == len("".join(COPIED))
 
 
 def test_a_part_left_out_within_a_document_changes_no_later_hash():
@@ -221,7 +227,7 @@ def test_a_part_left_out_after_a_document_moves_no_later_span():
 def test_blocks_give_back_the_text_of_their_documents(copied, kept):
     file, spans, _ = copied
     documents = blocks_by_document(file, spans[kept])
-    assert ["".join(blocks) for blocks in documents] == [PARTS[i] for i in kept]
+    assert ["".join(blocks) for blocks in documents] == [COPIED[i] for i in kept]
 
 
 def test_blocks_are_no_longer_than_their_limit(copied):
@@ -280,6 +286,7 @@ def test_a_long_text_holds_out_half_a_megabyte(n_bytes, usual, share):
 @pytest.mark.parametrize("n_bytes, n_pieces", [
     (1, 260), (1900, 260), (3000, 320), (30_000, 704), (400_000, 1536), (10_000_000, 4096)])
 def test_a_larger_text_suits_more_pieces_and_none_below_260(n_bytes, n_pieces):
+    """33 * n_bytes**0.3, rounded down to a multiple of 64: a fit by hand (docs/speed.md)."""
     assert suitable_vocabulary(n_bytes) == n_pieces
 
 
@@ -296,6 +303,7 @@ def test_a_share_that_is_fitted_is_held_out_and_recorded(tmp_path):
 
 @pytest.mark.parametrize("size, is_found", [(41_000, True), (30_000, False)])
 def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found):
+    """It has 0.098. Of 41,000 bytes, 4,000 are as much. For 30,000 a tenth is chosen."""
     path = tmp_path / "a.txt"
     path.write_text("0123456789" * (size // 10), encoding="utf-8")
     made = config(path, val_fraction=0.098)
@@ -305,8 +313,10 @@ def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found)
 
 
 @pytest.mark.parametrize("n, val_fraction, least, most", [
-    (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.95, 50, 60)])
+    (1000, 0.1, 72, 128), (1000, 0.5, 453, 547), (60, 0.001, 1, 1), (60, 0.95, 52, 60)])
 def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, least, most):
+    """Within three standard deviations of a binomial distribution. Of 60 documents, 0.001 is less
+    than one: the end of the last one is held out."""
     documents = [words(seed, 5) for seed in range(n)]
     prepared = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
     assert least <= prepared.manifest["val"]["documents"] <= most
@@ -372,9 +382,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of data.seq_len "
             "256 tokens, because with 260 pieces the training split has 0. Choose "
             "smaller numbers, or let auto choose them")])
-def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
+def test_a_text_too_short_for_its_pieces_and_rows_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
-        prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=60)
+        prepare_documents(tmp_path, documents, vocab_size=265)
 
 
 def test_a_text_too_short_for_a_second_split_is_refused(tmp_path):
@@ -429,11 +439,14 @@ def test_few_documents_give_validation_about_its_share(tmp_path, documents, titl
     assert 0.05 <= counts["val"]["bytes"] / counts["text"]["bytes"] <= 0.2
 
 
-def cut_documents(documents, split, *options):
-    """The texts of both splits that a function which splits gives."""
+def cut_documents(documents, split_by, *options):
+    """The texts of both splits that `split_text` or `hold_out_end` gives.
+
+    options: the arguments of that function after the hashes
+    """
     file = io.BytesIO()
     _, spans, hashes, _ = copy_parts([[[text] for text in documents]], file)
-    train, val, _ = split(file, spans, hashes, *options)
+    train, val, _ = split_by(file, spans, hashes, *options)
 
     def read(part):
         return [file.getvalue()[start:end].decode() for start, end in part]
@@ -441,25 +454,32 @@ def cut_documents(documents, split, *options):
     return [read(train), read(val)]
 
 
-def read_files(n_files, has_blank_lines=True, **options):
-    """A source that has read so many files."""
+def source_of(n_files, has_blank_lines=True, **options):
+    """A source as it is when it has read so many files."""
     source = Files(DataConfig(files=["x"], **options))
     source.n_files = n_files
     source.has_blank_lines = has_blank_lines
     return source
 
 
-def test_few_documents_give_their_end_in_one_note(capsys):
-    train, val = cut_documents(["café " * 60, "b" * 300], split_text, read_files(1), 0.25)
+TWO_TEXTS = ["café " * 60, "b" * 300]  # of 360 bytes, 54.5 % of all, and of 300
+
+
+def test_few_documents_give_their_end():
+    train, val = cut_documents(TWO_TEXTS, split_text, source_of(1), 0.25)
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
+
+
+def test_a_note_says_that_few_documents_give_their_end(capsys):
+    cut_documents(TWO_TEXTS, split_text, source_of(1), 0.25)
     assert capsys.readouterr().err == (
         "note: validation gets the end of the text, 25.0% of it: whole documents drawn at random "
         "would be 54.5%\n")
 
 
 def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
-    cut_documents(["café " * 60, "b" * 300], split_text, read_files(2), 0.25)
+    cut_documents(TWO_TEXTS, split_text, source_of(2), 0.25)
     assert capsys.readouterr().err.endswith(
         "would be 54.5%. So it is from the last of 2 files only. To validate on parts of all, "
         "divide plain text into documents: --data.separator $'\\n\\n' does so at blank lines\n")
@@ -513,8 +533,8 @@ def test_a_small_copy_is_not_noted(tmp_path, capsys):
 
 
 def test_without_blank_lines_they_are_not_advised_as_separators(capsys):
-    source = read_files(2, has_blank_lines=False)
-    cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
+    source = source_of(2, has_blank_lines=False)
+    cut_documents(TWO_TEXTS, split_text, source, 0.25)
     assert capsys.readouterr().err.endswith("So it is from the last of 2 files only\n")
 
 
@@ -528,8 +548,8 @@ def test_blank_lines_are_found_while_reading(tmp_path, text, found):
 
 
 def test_the_note_on_the_end_advises_no_second_separator(capsys):
-    source = read_files(2, separator="\n\n")
-    cut_documents(["café " * 60, "b" * 300], split_text, source, 0.25)
+    source = source_of(2, separator="\n\n")
+    cut_documents(TWO_TEXTS, split_text, source, 0.25)
     assert capsys.readouterr().err.endswith(
         "54.5%. So it is from the last of 2 files only\n")
 
@@ -556,7 +576,8 @@ def test_the_end_is_cut_through_one_document_and_its_copies(documents, train, va
 
 
 def test_the_end_of_the_standard_library_is_never_held_out():
-    """Its committed studies keep their split."""
+    """Its committed studies keep their split. Each split gets a document here, although 0.01 is
+    less than one: the text "a" is for validation, because its hash is the lower one."""
     source = StandardLibrary(DataConfig())
     documents = ["a" * 50, "b" * 50]
     assert cut_documents(documents, split_text, source, 0.01) == [["b" * 50], ["a" * 50]]
@@ -612,6 +633,7 @@ def test_lines_that_end_as_on_windows_are_noted(tmp_path, capsys, lines, noted):
 
 
 def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
+    """One of the two documents has 49.9 % of the bytes, which is too much to hold out."""
     path = jsonl(tmp_path / "a.jsonl", [words(80), words(81), ""])
     made = prepare(config(path))
     found = find_or_prepare(config(path))
@@ -679,6 +701,12 @@ def test_nothing_is_said_of_a_text_that_is_refused(tmp_path, capsys, name, conte
 # Made once
 
 
+def forbid(monkeypatch, module, name):
+    """Let the test fail if it calls this function from now on."""
+    error = AssertionError(f"{name} must not be called")
+    monkeypatch.setattr(module, name, mock.Mock(side_effect=error))
+
+
 @pytest.mark.parametrize("options, name", [
     ({"source": "url", "url": "http://a.b/c.txt"}, "c-9c5802c9974a"),
     ({"source": "hub", "hub": "a/b", "second_val": True}, "b-403a1f6357ef")])
@@ -710,24 +738,25 @@ def test_a_text_under_an_earlier_label_is_found(tmp_path, monkeypatch):
     first = prepare(config(jsonl(tmp_path / "рассказ.jsonl", DOCUMENTS)))
     key = first.folder.name.removeprefix("рассказ-")
     first.folder.rename(first.folder.with_name(f"files-{key}"))
-    monkeypatch.setattr(dataset_module, "write_files", None)
+    forbid(monkeypatch, dataset_module, "write_files")
     assert prepare(config(tmp_path / "рассказ.jsonl")).folder.name == f"files-{key}"
 
 
 def test_files_named_in_two_ways_are_prepared_once(corpus, monkeypatch):
     first = prepare(config(corpus))
     monkeypatch.chdir(corpus.parent)
-    monkeypatch.setattr(dataset_module, "write_files", None)
+    forbid(monkeypatch, dataset_module, "write_files")
     again = DataConfig(files=["*.jsonl"], vocab_size=VOCAB, prepared="prepared")
     assert prepare(again).folder.samefile(first.folder)
 
 
 def test_every_option_of_a_fetched_text_decides_its_folder():
-    """Else the text of another revision would be taken for it. The option `source` already has
-    the value "hub", so the folders are as many as the options."""
-    options = {"source", *SOURCES["hub"].options, *SOURCES["url"].options}
-    configs = [DataConfig(**{"source": "hub", "hub": "a/b", option: "hub"}) for option in options]
-    assert len({locate(each)[0].name[-12:] for each in configs}) == len(options)
+    """Else the text of another revision would be taken for it."""
+    plain = DataConfig(source="hub", hub="a/b")
+    options = {*SOURCES["hub"].options, *SOURCES["url"].options}
+    configs = [plain, *(replace(plain, **{option: "other"}) for option in options)]
+    keys = {locate(each)[0].name[-12:] for each in configs}
+    assert len(keys) == len(configs)
 
 
 def test_files_without_a_fingerprint_decide_the_folder(monkeypatch):
@@ -742,7 +771,7 @@ def test_files_without_a_fingerprint_decide_the_folder(monkeypatch):
 
 def test_it_is_made_once(corpus, monkeypatch):
     first = prepare(config(corpus))
-    monkeypatch.setattr(dataset_module, "write_files", None)
+    forbid(monkeypatch, dataset_module, "write_files")
     assert prepare(config(corpus)) == first
 
 
@@ -890,14 +919,20 @@ def test_a_second_process_waits_for_the_first(corpus, tmp_path, monkeypatch):
         first.close()
 
     monkeypatch.setattr(files, "say", finish)  # of the process without the lock
-    monkeypatch.setattr(dataset_module, "write_files", None)
+    forbid(monkeypatch, dataset_module, "write_files")
     assert prepare(config(corpus)).manifest == made.manifest
 
 
 def test_a_disk_without_room_for_a_buffer_is_noticed(corpus, monkeypatch):
     """What is still in a buffer when its file is closed is refused then, and not before."""
-    jsonl(corpus, DOCUMENTS[:4])
-    monkeypatch.setattr(prepare_module, "write_ids", file_size_limit(40)(prepare_module.write_ids))
+    jsonl(corpus, DOCUMENTS[:4])  # so few that all ids fit into the buffer
+    write_ids = prepare_module.write_ids
+
+    def write_few_bytes(*options):
+        with file_size_limit(40):
+            return write_ids(*options)
+
+    monkeypatch.setattr(prepare_module, "write_ids", write_few_bytes)
     with pytest.raises(UserError, match="cannot write .*make room"):
         prepare(config(corpus))
     assert not [*(corpus.parent / "prepared").iterdir()]
