@@ -10,6 +10,7 @@ import pytest
 import torch
 from builders import (
     ABSOLUTE,
+    CPU,
     error_lines,
     exit_code,
     model_config,
@@ -358,10 +359,9 @@ def test_a_cast_changes_no_bias(position, dtype):
     model = random_model(position=position, max_positions=300)
     for parameter in model.position.parameters():
         parameter.copy_(parameter.bfloat16())
-    at = torch.arange(258)
-    before = model.position.mask(0, 258, at.device)
+    before = model.position.mask(0, 258, CPU)
     model.to(dtype)
-    after = model.position.mask(0, 258, at.device)
+    after = model.position.mask(0, 258, CPU)
     torch.testing.assert_close(after, before, rtol=0, atol=0, check_dtype=False)
 
 
@@ -460,6 +460,9 @@ def assert_rows(added: Tensor, rows: Tensor) -> None:
                  (2, "wq"), (2, "wk"), (2, "wv")})])
 def test_sinusoids_enter_where_their_name_says(position, places):
     rows = math.sqrt(2) * sinusoid(48, 12, theta=100.0)[5:]
+    # sqrt(2) times sin and cos of 5, and of 5 / 100**(2 / 48).
+    expected = torch.tensor([-1.3561237, 0.4011589, -1.1787594, -0.7813618])
+    torch.testing.assert_close(rows[0, :4], expected)
     for place, added in added_rows(random_model(position=position, theta=100.0)).items():
         assert_rows(added, rows if place in places else torch.zeros(7, 48))
 
@@ -468,7 +471,7 @@ def test_learned_vectors_enter_at_queries_and_keys_of_every_layer():
     model = random_model(position="learned_qk")
     weight = model.position.weight.detach()  # (layer, position, C)
     for (layer, part), added in added_rows(model).items():
-        assert_rows(added, torch.zeros(7, 48) if part == "wv" else weight[layer, 5:12] / 0.02)
+        assert_rows(added, torch.zeros(7, 48) if part == "wv" else weight[layer, 5:12] / INIT_STD)
 
 
 @pytest.mark.parametrize("position", ["sin_qk", "learned_qk"])
@@ -538,7 +541,7 @@ def test_every_fourth_layer_of_rope_nope_turns_nothing():
 
 def change_in_layer(model: Transformer, layer: int) -> float:
     """How much the last token's output changes if the tokens before it change places."""
-    h = torch.randn(1, 6, 40, generator=torch.Generator().manual_seed(1))
+    h = torch.randn(1, 6, model.config.dim, generator=torch.Generator().manual_seed(1))
     shuffled = h[:, [3, 0, 4, 2, 1, 5]]
     freqs_cis = model.position.freqs_cis(0, 6)
     before, after = (model.layers[layer](x, freqs_cis, None, None)[:, -1] for x in (h, shuffled))
@@ -596,8 +599,11 @@ def make_pope(**changes) -> PoPE:
 
 
 def pope_score(q: float, k: float, distance: int, delta: float) -> float:
-    """The score, not divided by the root of the width, of a head whose only channel turns by 1 a
-    position."""
+    """The score of a head whose only channel turns by 1 a position, before the division by sqrt(D),
+    with D = 1.
+
+    Attention will divide by sqrt(2D), so `rotate` multiplies the queries by sqrt(2).
+    """
     pope = make_pope(n_heads=1, n_kv_heads=1, head_dim=1, n_layers=1)
     pope.phases.data.fill_(delta)
     xq = torch.full((1, 9, 1, 1), q)
@@ -619,14 +625,17 @@ def test_popes_phases_move_where_a_score_is_largest():
 
 
 def test_popes_scores_are_those_of_a_loop_over_channels():
-    """cos((n - t) theta_c + delta_c) for the query at t and the key at n, over the root of 2."""
+    """cos((n - t) theta_c + delta_c) for the query at t and the key at n, over sqrt(D), with D = 2.
+
+    Attention divides by sqrt(2D), the width of what `rotate` returns.
+    """
     queries = [[0.3, -1.2], [2.0, 0.1], [-0.7, 1.5]]
     keys = [[1.1, 0.4], [-2.0, 0.9], [0.2, -0.5]]
     pope = make_pope(n_heads=1, n_kv_heads=1)
     pope.phases.data = torch.tensor([0.0, 0.0, -0.5, -3.0])  # of layer 1: -0.5 and -3
     xq, xk = pope.rotate(1, torch.tensor(queries)[None, :, None], torch.tensor(keys)[None, :, None],
                          pope.freqs_cis(4, 7))
-    scores = xq[0, :, 0] @ xk[0, :, 0].T / math.sqrt(4)
+    scores = xq[0, :, 0] @ xk[0, :, 0].T / math.sqrt(4)  # 2D
     for t in range(3):
         for n in range(3):
             total = 0.0
@@ -634,7 +643,7 @@ def test_popes_scores_are_those_of_a_loop_over_channels():
                 magnitude = math.log1p(math.exp(queries[t][channel]))
                 magnitude *= math.log1p(math.exp(keys[n][channel]))
                 total += magnitude * math.cos((n - t) * frequency + delta)
-            assert scores[t, n].item() == pytest.approx(total / math.sqrt(2), abs=1e-5)
+            assert scores[t, n].item() == pytest.approx(total / math.sqrt(2), abs=1e-5)  # D
 
 
 def test_popes_phases_are_those_of_a_layer_and_key_head():
