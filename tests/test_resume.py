@@ -130,8 +130,9 @@ def test_a_validation_that_is_done_again_is_done_to_its_end(workdir, straight):
 
 
 def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatch, capfd):
-    """7 steps of 180 tokens take 7000 s, and 4 are left. Validations of 281 tokens are left after
-    the steps 3, 6 and 7: 7000 s * 3 * 281 / 3 / 1260."""
+    """7 steps of 180 tokens take 7000 s, so the 4 that are left take 4000 s. Three validations of
+    281 tokens are left, after the steps 3, 6 and 7. A token of theirs takes a third of the time of
+    one that is trained on: 7000 s * 3 * 281 / 1260 / 3."""
     path = workdir / "runs" / "ended-and-estimated"
     stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
     resolve_auto = train.resolve_auto
@@ -157,16 +158,30 @@ def test_a_damaged_line_is_warned_of_once_where_a_validation_may_be_missing(work
     assert capfd.readouterr().err.count("leaving out line 1") == 1
 
 
-@pytest.mark.parametrize("name", ["save", "sample"])
-def test_a_validation_that_is_done_again_may_be_killed(workdir, monkeypatch, name):
-    """Its step stays the best one. The validation is done a third time if it was not logged."""
+def saves_last(setup, run, name):
+    """For `save`: whether it is called for `last`."""
+    return name == "last"
+
+
+@pytest.mark.parametrize("name, when, validated", [
+    ("save", saves_last, [3, 3, 6, 7]), ("sample", after_step(3), [3, 6, 7])])
+def test_a_validation_that_is_done_again_may_be_killed(
+        workdir, monkeypatch, name, when, validated):
+    """Its step stays the best one. Killed before the second of its two checkpoints, it is done a
+    third time. Before it draws a sample, it has saved both and logged."""
     path = workdir / "runs" / f"killed-again-before-{name}"
     stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
     losses = {3: 5.0, 6: 9.0, 7: 7.0}
-    monkeypatch.setattr(train, "measure_validation",
-                        lambda setup, *_: {"val/loss": losses[setup.progress.step]})
-    kill_before(name, after_step(3), "--resume", path)
+    steps = []
+
+    def measure(setup, *options):
+        steps.append(setup.progress.step)
+        return {"val/loss": losses[setup.progress.step]}
+
+    monkeypatch.setattr(train, "measure_validation", measure)
+    kill_before(name, when, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
+    assert steps == validated
     assert read_metric(path, "val/loss") == losses
     assert RunDir.open(path).checkpoints.saved_step("best") == 3
 
