@@ -647,7 +647,7 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
     assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
     assert len(study.runs("rope_nope")) == 6
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
-    assert f"`rope_nope`, by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
+    assert f"`rope_nope`, leads by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
 
 @pytest.mark.parametrize("name", ["lines-apart", "lines-near"])
