@@ -687,7 +687,7 @@ def test_the_page_on_repetition_has_its_seeds(studies, name, row):
 FOUR_M = 4 * 2**20  # tokens
 
 
-def minus(arm: dict[int, float], rope: dict[int, float]) -> str:
+def on_two_seeds(arm: dict[int, float], rope: dict[int, float]) -> str:
     """The difference of two arms on seeds 0 and 1."""
     return f"{arm[0] - rope[0]:+.3f}, {arm[1] - rope[1]:+.3f}"
 
@@ -704,8 +704,8 @@ def test_results_md_has_what_other_lengths_of_the_window_are_worth(studies, leng
     name = f"length-{length}"
     rope, nope, both = (studies[name].losses(arm, FOUR_M)
                         for arm in ("rope", "rope_nope", "rope_sin_qk"))
-    check_row_of_windows(length, share_of_repeated_pairs(name), rope, minus(nope, rope),
-                         minus(both, rope))
+    share = share_of_repeated_pairs(name)
+    check_row_of_windows(length, share, rope, on_two_seeds(nope, rope), on_two_seeds(both, rope))
 
 
 def test_results_md_has_what_the_usual_length_of_the_window_is_worth(studies):
@@ -714,8 +714,9 @@ def test_results_md_has_what_the_usual_length_of_the_window_is_worth(studies):
     nope = studies["interleaved-long"].losses("rope_nope", FOUR_M)
     rope_beside_both = studies["qk-long"].losses("rope_2e3", FOUR_M)
     both = studies["what-where-long"].losses("rope_sin_qk", FOUR_M)
-    check_row_of_windows(128, share_of_repeated_pairs("what-where-long"), rope, minus(nope, rope),
-                         minus(both, rope_beside_both))
+    share = share_of_repeated_pairs("what-where-long")
+    check_row_of_windows(128, share, rope, on_two_seeds(nope, rope),
+                         on_two_seeds(both, rope_beside_both))
 
 
 def test_the_readme_has_how_the_lead_grows_with_the_window(studies):
