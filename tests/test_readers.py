@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from contextlib import chdir, redirect_stdout
 from email.message import EmailMessage
 from pathlib import Path
 from unittest.mock import Mock
@@ -22,13 +23,14 @@ from unittest.mock import Mock
 import pyarrow
 import pyarrow.parquet
 import pytest
-from builders import ROOT, run_python
+from builders import run_python
 
 from data import readers
 from data.prepare import copy_parts
 from data.readers import is_damaged, split_documents, value_text
 from data.sources import SOURCES, DataConfig
 from errors import UserError
+from tools import as_lines
 
 
 def write(path, content):
@@ -729,8 +731,10 @@ def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path):
 
 
 def test_a_parquet_file_becomes_lines_as_advised(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
-    run_command(path, AS_LINES)
+    """The test above shows that this is the code of the command."""
+    write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
+    with chdir(tmp_path):
+        exec(readers.PARQUET_AS_LINES.replace("FILE", "a.parquet"), {})
     lines = (tmp_path / "a.parquet.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [{"data": {"body": "caf\u00e9"}}]
 
@@ -1543,12 +1547,16 @@ def test_an_empty_folder_is_refused(tmp_path):
 
 
 def run_advised(folder, advice, *files, **options):
-    """Run the command in a note or an error, in this folder, and read what it has written."""
-    (command,) = re.findall("python tools/as_lines.py FILES > NEW.jsonl", advice)
-    command = command.replace("FILES", shlex.join(files))
-    command = command.replace("python tools", f"{shlex.quote(sys.executable)} {ROOT}/tools")
-    subprocess.run(command, shell=True, cwd=folder, check=True)
-    return read(folder / "NEW.jsonl", **options)
+    """Do what the command in a note or an error does, and read what it has written.
+
+    test_as_lines.py starts the program in a process of its own.
+    """
+    assert advice.count("python tools/as_lines.py FILES > NEW.jsonl") == 1
+    new = folder / "NEW.jsonl"
+    with (pytest.raises(SystemExit, match="^0$"), new.open("w", encoding="utf-8") as file,
+          redirect_stdout(file), chdir(folder)):
+        as_lines.main([*files])
+    return read(new, **options)
 
 
 STACK_EXCHANGE = """\
