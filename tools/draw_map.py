@@ -1,6 +1,5 @@
 """The map of modules in CONTRIBUTING.md: the first line of each. Run it to write the map again."""
 
-import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -13,9 +12,10 @@ def draw_map() -> str:
         if folder:
             lines.append(f"{folder}/")
         for file in sorted((ROOT / folder).glob("[!_]*.py")):
-            doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            first, _, _ = file.read_text(encoding="utf-8").partition("\n")
+            summary = first.strip('"')
             name = f"    {file.name}" if folder else file.name
-            lines.append(f"{name:<20} {doc.splitlines()[0]}")
+            lines.append(f"{name:<20} {summary}")
     return "\n".join(lines)
 
 
