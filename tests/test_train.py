@@ -402,7 +402,9 @@ def test_a_fine_tuning_measures_the_base_on_its_own_text_first(workdir, straight
     path = tmp_path / "runs" / "tuned"
     assert exit_code(train.main, "--init-from", straight, "--name", path.name, "--train.steps=3",
                      "--data.files", tmp_path / "other.txt", "--log.runs", path.parent,
-                     "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled") == 0
+                     "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled",
+                     "--train.compile=false", "--train.dtype=float32",
+                     "--train.sample_tokens=0") == 0
     losses = read_metric(path, "val/loss")
     assert list(losses) == [0, 1, 2, 3]
     assert losses[3] < losses[0]
@@ -419,7 +421,9 @@ def test_a_text_that_the_tokenizer_hardly_knows_is_noted(
     (tmp_path / "other.txt").write_text(text, encoding="utf-8")
     assert exit_code(train.main, "--init-from", straight, "--name=tuned", "--train.steps=1",
                      "--data.files", tmp_path / "other.txt", "--log.runs", tmp_path / "runs",
-                     "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled") == 0
+                     "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled",
+                     "--train.compile=false", "--train.dtype=float32",
+                     "--train.sample_tokens=0") == 0
     words = f"note: the tokenizer of {straight} makes "
     assert (words in capfd.readouterr().err) is not is_known
 
