@@ -108,7 +108,31 @@ def stop_in_validation(validation: int, *argv: str | Path) -> int:
         return exit_code(train.main, *argv)
 
 
-@pytest.mark.parametrize("number, step, validated", [(1, 3, []), (2, 6, [3])])
+count_step = train.count_step
+
+
+def count_ten_minutes(setup, run, result, *others):
+    """`count_step`, but the step is said to have taken ten minutes."""
+    count_step(setup, run, result._replace(seconds=600.0), *others)
+
+
+@pytest.fixture(scope="module")
+def saved_ended(workdir):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "count_step", count_ten_minutes)
+        assert stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name=ended")) == 130
+    return set_aside(workdir / "runs" / "ended")
+
+
+@pytest.fixture
+def ended(saved_ended):
+    """Stopped by Ctrl-C in its first validation, after step 3. Each step counts ten minutes."""
+    return put_back(saved_ended)
+
+
+# The first validation is ended in the next test.
+@pytest.mark.parametrize("number, step, validated", [
+    pytest.param(1, 3, [], marks=pytest.mark.slow), (2, 6, [3])])
 def test_a_validation_that_is_ended_is_done_again(workdir, straight, number, step, validated):
     path = workdir / "runs" / f"ended-in-{step}"
     argv = tiny_argv(workdir, *EXACT, "--name", path.name)
@@ -119,22 +143,20 @@ def test_a_validation_that_is_ended_is_done_again(workdir, straight, number, ste
     assert_equal_runs(straight, path)
 
 
-def test_a_validation_that_is_done_again_is_done_to_its_end(workdir, straight):
+def test_a_validation_that_is_done_again_is_done_to_its_end(ended, straight):
     """A stop during it is obeyed after the next step."""
-    path = workdir / "runs" / "ended-twice"
-    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
-    assert stop_in_validation(1, "--resume", path) == 128 + signal.SIGINT
-    assert list(read_metric(path, "val/loss")) == [3]
-    assert exit_code(train.main, "--resume", path) == 0
-    assert_equal_runs(straight, path)
+    assert list(read_metric(ended, "val/loss")) == []
+    assert resumable_step(ended) == 3
+    assert stop_in_validation(1, "--resume", ended) == 128 + signal.SIGINT
+    assert list(read_metric(ended, "val/loss")) == [3]
+    assert exit_code(train.main, "--resume", ended) == 0
+    assert_equal_runs(straight, ended)
 
 
-def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatch, capfd):
+def test_the_estimate_counts_a_validation_that_is_done_again(ended, monkeypatch, capfd):
     """7 steps of 180 tokens take 7000 s, so the 4 that are left take 4000 s. Three validations of
     281 tokens are left, after the steps 3, 6 and 7. A token of theirs takes a third of the time of
     one that is trained on: 7000 s * 3 * 281 / 1260 / 3."""
-    path = workdir / "runs" / "ended-and-estimated"
-    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
     resolve_auto = train.resolve_auto
 
     def resolve_with_estimate(*args: Any) -> Any:
@@ -142,19 +164,15 @@ def test_the_estimate_counts_a_validation_that_is_done_again(workdir, monkeypatc
         return start, replace(compute, expected_seconds=7000.0)
 
     monkeypatch.setattr(train, "resolve_auto", resolve_with_estimate)
-    capfd.readouterr()
-    kill_before("repeat_validation", always, "--resume", path)
+    kill_before("repeat_validation", always, "--resume", ended)
     words = "about 67 minutes from here, and about 26 minutes for validation"
     assert words in capfd.readouterr().err
 
 
-def test_a_damaged_line_is_warned_of_once_where_a_validation_may_be_missing(workdir, capfd):
-    path = workdir / "runs" / "damaged-line"
-    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
-    metrics = path / "metrics.jsonl"
+def test_a_damaged_line_is_warned_of_once_where_a_validation_may_be_missing(ended, capfd):
+    metrics = ended / "metrics.jsonl"
     metrics.write_text("{\n" + metrics.read_text(encoding="utf-8"), encoding="utf-8")
-    capfd.readouterr()
-    kill_before("repeat_validation", always, "--resume", path)
+    kill_before("repeat_validation", always, "--resume", ended)
     assert capfd.readouterr().err.count("leaving out line 1") == 1
 
 
@@ -165,12 +183,9 @@ def saves_last(setup, run, name):
 
 @pytest.mark.parametrize("name, when, validated", [
     ("save", saves_last, [3, 3, 6, 7]), ("sample", after_step(3), [3, 6, 7])])
-def test_a_validation_that_is_done_again_may_be_killed(
-        workdir, monkeypatch, name, when, validated):
+def test_a_validation_that_is_done_again_may_be_killed(ended, monkeypatch, name, when, validated):
     """Its step stays the best one. Killed before the second of its two checkpoints, it is done a
     third time. Before it draws a sample, it has saved both and logged."""
-    path = workdir / "runs" / f"killed-again-before-{name}"
-    stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name", path.name))
     losses = {3: 5.0, 6: 9.0, 7: 7.0}
     steps = []
 
@@ -179,11 +194,11 @@ def test_a_validation_that_is_done_again_may_be_killed(
         return {"val/loss": losses[setup.progress.step]}
 
     monkeypatch.setattr(train, "measure_validation", measure)
-    kill_before(name, when, "--resume", path)
-    assert exit_code(train.main, "--resume", path) == 0
+    kill_before(name, when, "--resume", ended)
+    assert exit_code(train.main, "--resume", ended) == 0
     assert steps == validated
-    assert read_metric(path, "val/loss") == losses
-    assert RunDir.open(path).checkpoints.saved_step("best") == 3
+    assert read_metric(ended, "val/loss") == losses
+    assert RunDir.open(ended).checkpoints.saved_step("best") == 3
 
 
 def test_the_last_validation_is_done_to_its_end(workdir, straight):
@@ -193,17 +208,10 @@ def test_the_last_validation_is_done_to_its_end(workdir, straight):
     assert_equal_runs(straight, path)
 
 
-def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(workdir, capfd, monkeypatch):
+def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkeypatch):
     """7 steps that are said to take ten minutes each."""
-    count_step = train.count_step
-
-    def count_ten_minutes(setup, run, result, *others):
-        count_step(setup, run, result._replace(seconds=600.0), *others)
-
     monkeypatch.setattr(train, "count_step", count_ten_minutes)
-    path = workdir / "runs" / "in-parts"
-    stop_at(4, *tiny_argv(workdir, *EXACT, "--name", path.name))
-    assert exit_code(train.main, "--resume", path) == 0
+    assert exit_code(train.main, "--resume", ended) == 0
     assert "\ndone    1:10:00 of training steps since step 0; " in capfd.readouterr().err
 
 
@@ -478,7 +486,7 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, fin
     path = train_tiny(workdir, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
                       f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
     capfd.readouterr()
-    assert exit_code(train.main, "--resume", path, "--train.steps", "8") == 0
+    kill_before("start_step", always, "--resume", path, "--train.steps", "8")
     assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
 
 
