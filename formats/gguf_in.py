@@ -42,17 +42,35 @@ NEUTRAL = {"rope.scaling.yarn_ext_factor": 1, "rope.scaling.yarn_attn_factor": 1
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
 
 
+def open_reader(file: Path) -> Any:
+    """gguf's GGUFReader of a file, which reads it as a plain array.
+
+    It takes several slices for each token of the vocabulary, and those of a np.memmap take three
+    times as long.
+    """
+    import gguf  # slow to import, and not needed for folders
+
+    class Reader(gguf.GGUFReader):
+        @property
+        def data(self) -> np.ndarray:  # pyrefly: ignore[bad-override-mutable-attribute]
+            return self.array
+
+        @data.setter
+        def data(self, mapped: np.memmap) -> None:
+            self.array = np.asarray(mapped)
+
+    return Reader(file)
+
+
 def open_file(file: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
     """The fields of a GGUF, and its tensors by their names there.
 
     Raises UserError for a file that is damaged, is a part of a model or has tensors of a type that
     the gguf package does not dequantise.
     """
-    import gguf  # slow to import, and not needed for folders
-
     read_start(file)
     try:
-        reader = gguf.GGUFReader(file)
+        reader = open_reader(file)
         fields = {name: read_field(field) for name, field in reader.fields.items()}
     except (ValueError, KeyError, IndexError, OverflowError) as error:
         raise UserError(f"{file} is no GGUF, or is damaged or cut short: {error}") from error

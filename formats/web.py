@@ -11,6 +11,7 @@ from typing import Any
 
 from errors import UserError, say
 from formats import gguf, npm
+from formats.gguf_in import open_reader
 from formats.run import Exported
 from gyre.checkpoint import SAFETENSORS_NAMES
 from gyre.load import NEW_TOKENS
@@ -120,9 +121,7 @@ def document_start(file: Path) -> str:
 
     "" where llama.cpp itself begins a text, with BOS.
     """
-    from gguf import GGUFReader  # only this target needs it
-
-    fields = GGUFReader(file).fields
+    fields = open_reader(file).fields
     if fields["tokenizer.ggml.add_bos_token"].contents():
         return ""
     eos_id = fields["tokenizer.ggml.eos_token_id"].contents()
