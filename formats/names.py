@@ -7,6 +7,7 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -80,8 +81,9 @@ def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
     return names
 
 
+@lru_cache(maxsize=1)  # who asks for the names of a model asks for its shapes too
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """{our name: shape} of every tensor of this model, without building it."""
+    """{our name: shape} of every tensor of this model, without building it. Not to be changed."""
     with torch.device("meta"):
         skeleton = Transformer(replace(config, max_positions=1))  # no table as long as the context
     return {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
