@@ -214,7 +214,7 @@ def fill_half_a_minute(workdir, monkeypatch):
             return 0.25 if compute.compiled else 0.5
 
         monkeypatch.setattr(gyre.build, "time_first_steps", time_first_steps)
-        monkeypatch.setattr(gyre.build, "estimate_seconds", lambda *_: 1e9)  # hardly any FLOP/s
+        monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1.0])  # hardly any FLOP/s
         monkeypatch.setattr(gyre.build, "resolve_compile",
                             lambda choice, device, dtype, flops: (flops >= least, ""))
         start, compute = gyre.build.resolve_auto(asked, ALONE)
@@ -307,7 +307,8 @@ def test_steps_that_are_timed_stay_within_the_schedule(workdir, tmp_path, quarte
 
 def test_a_fiftieth_of_the_minutes_is_timed(workdir, quarters, timed):
     """Of two minutes 2.4 s, in which ten steps of 0.25 s end or begin."""
-    build_setup(workdir, "--optim.warmup_steps=auto", "--train.steps=auto", "--train.minutes=2")
+    build_setup(workdir, "--optim.warmup_steps=auto", "--train.steps=auto", "--train.minutes=2",
+                "--train.batch_size=3")
     assert len(timed) == 10
 
 
