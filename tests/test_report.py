@@ -4,6 +4,7 @@ says what the committed records do."""
 import json
 import math
 import re
+import shutil
 import statistics
 
 import pytest
@@ -73,28 +74,39 @@ def made_up(tmp_path):
     return make_study(tmp_path / "made-up")
 
 
-def test_the_headline_has_the_first_and_the_last_length(made_up):
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The same, for fixtures of the module: each takes a copy."""
+    return make_study(tmp_path_factory.mktemp("shared") / "made-up")
+
+
+@pytest.fixture(scope="module")
+def made_up_page(shared):
+    """The report of that study."""
+    return compose(Study.load(shared))
+
+
+def test_the_headline_has_the_first_and_the_last_length(made_up_page):
     """The study has -0.06 after the last length, and 2**2 times as much after the first one. Both
     with some noise in the third decimal."""
-    page = compose(Study.load(made_up))
     header = ("nats per token, 95 % interval over paired seeds", "after 102 k tokens",
               "after 410 k tokens")
-    rows = table(page, *header)
+    rows = table(made_up_page, *header)
     assert list(rows) == ["rope − sin", "nope − sin", "learned − sin", "alibi − sin"]
     assert [cell[:5] for cell in rows["rope − sin"]] == ["−0.24", "−0.06"]
 
 
 @pytest.mark.parametrize("arm, used", [
     ("rope", "60 k"), ("sin", "150 k"), ("nope", "200 k"), ("alibi", "70 k")])
-def test_the_page_says_when_an_encoding_was_used(made_up, arm, used):
+def test_the_page_says_when_an_encoding_was_used(made_up_page, arm, used):
     """As USED of made_up_study.py has it."""
-    *_, last_column = table(compose(Study.load(made_up)), "arm", "learning rate")[arm]
+    *_, last_column = table(made_up_page, "arm", "learning rate")[arm]
     assert last_column == used
 
 
-def test_the_page_has_the_fewest_targets_of_all_runs(made_up):
+def test_the_page_has_the_fewest_targets_of_all_runs(made_up_page):
     """The run of a seed has 50,176 + seed targets."""
-    assert "(50,176 or more)" in compose(Study.load(made_up))
+    assert "(50,176 or more)" in made_up_page
 
 
 @pytest.mark.parametrize("final_lr, words", [(0.0, "0, with"), (0.1, "0.1 of the rate, with")])
@@ -239,14 +251,15 @@ def test_a_study_whose_arms_all_say_their_rate_has_tuned_none(pair):
     assert "This study tuned no learning rate." in compose(Study.load(pair))
 
 
-@pytest.fixture
-def half_run(made_up):
-    """Three seeds of rope, two of nope and sin, and none of the others."""
-    for file in (made_up / "results").iterdir():
+@pytest.fixture(scope="module")
+def half_run(shared, tmp_path_factory):
+    """The report of three seeds of rope, two of nope and sin, and none of the others."""
+    path = shutil.copytree(shared, tmp_path_factory.mktemp("half-run") / "made-up")
+    for file in (path / "results").iterdir():
         arm, seed = file.stem.split("-s")
         if arm in ("learned", "alibi") or int(seed) > (2 if arm == "rope" else 1):
             file.unlink()
-    return compose(Study.load(made_up))
+    return compose(Study.load(path))
 
 
 def test_a_study_that_is_half_run_counts_its_pairs(half_run):
@@ -273,8 +286,8 @@ def test_the_headline_says_where_seeds_are_missing(half_run):
     assert list(rows) == ["rope − sin, 2 of 6 seeds", "nope − sin, 2 of 6 seeds"]
 
 
-def test_a_finished_study_is_not_called_unfinished(made_up):
-    assert "Unfinished" not in compose(Study.load(made_up))
+def test_a_finished_study_is_not_called_unfinished(made_up_page):
+    assert "Unfinished" not in made_up_page
 
 
 def test_an_arm_without_records_has_no_difference(half_run):
@@ -282,16 +295,18 @@ def test_an_arm_without_records_has_no_difference(half_run):
     assert "alibi − sin" not in half_run
 
 
-@pytest.fixture
-def diverged(made_up):
-    """A seed of nope diverged, and two of rope's tuning runs; two seeds are no longer planned."""
-    (made_up / "results" / "nope-s3.json").unlink()
-    plan = read_plan(made_up)
+@pytest.fixture(scope="module")
+def diverged(shared, tmp_path_factory):
+    """The report where a seed of nope diverged, and two of rope's tuning runs; two seeds are no
+    longer planned."""
+    path = shutil.copytree(shared, tmp_path_factory.mktemp("diverged") / "made-up")
+    (path / "results" / "nope-s3.json").unlink()
+    plan = read_plan(path)
     plan.diverged = ["nope-s3"]
     plan.seeds = [0, 1, 2, 3]
     plan.tuned.arms["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
-    write_plan(made_up, plan)
-    return compose(Study.load(made_up))
+    write_plan(path, plan)
+    return compose(Study.load(path))
 
 
 def test_a_seed_that_diverged_is_named(diverged):
