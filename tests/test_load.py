@@ -38,20 +38,27 @@ def model(run):
 OPTIONS = {"max_new_tokens": 50, "seed": 3, "top_k": 20}
 
 
-def draw_by_hand(run, prompt=PROMPT) -> list[int]:
+@pytest.fixture(scope="module")
+def drawn_by_hand(run) -> list[int]:
     """The tokens of OPTIONS, without gyre/load.py."""
     tokenizer = open_tokenizer(run.path)
     by_hand = Transformer(read_config(run.path / "config.yaml").model)
     by_hand.load_state_dict(run.checkpoints.load_weights("best"))
-    (new,) = generate(by_hand, [tokenizer.encode(prompt)], Sampling(top_k=20), max_new_tokens=50,
+    (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_ids=tokenizer.eos_ids, seed=3)
     return new
 
 
-def test_three_lines_generate(run):
+@pytest.fixture(scope="module")
+def text(model) -> str:
+    """The text of OPTIONS."""
+    return model.generate(PROMPT, **OPTIONS)
+
+
+def test_three_lines_generate(run, drawn_by_hand):
     """The example at the top of gyre/load.py, against the loop called by hand."""
     text = load(run.path).generate(PROMPT, **OPTIONS)
-    assert text == open_tokenizer(run.path).decode(draw_by_hand(run))
+    assert text == open_tokenizer(run.path).decode(drawn_by_hand)
 
 
 def test_at_a_prompt_a_model_is_shown_in_one_line(run, model):
@@ -60,9 +67,8 @@ def test_at_a_prompt_a_model_is_shown_in_one_line(run, model):
         f"<{run.path}: {size:,} parameters, positions: rope, torch.float32 on cpu>")
 
 
-def test_another_seed_is_another_text(model):
-    text = model.generate(PROMPT, max_new_tokens=50, top_k=20)
-    assert text != model.generate(PROMPT, **OPTIONS)
+def test_another_seed_is_another_text(model, text):
+    assert text != model.generate(PROMPT, max_new_tokens=50, top_k=20)
 
 
 def test_a_text_past_the_training_rows_gets_a_warning(model):
@@ -76,13 +82,11 @@ def test_a_text_past_the_training_rows_gets_a_warning(model):
 
 
 @pytest.mark.parametrize("others", [[], ["not in there"]])
-def test_a_text_ends_before_a_stop_string(others, model):
-    text = model.generate(PROMPT, **OPTIONS)
+def test_a_text_ends_before_a_stop_string(others, model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=[text[5:9], *others]) == text[:5]
 
 
-def test_a_stop_string_may_be_given_alone(model):
-    text = model.generate(PROMPT, **OPTIONS)
+def test_a_stop_string_may_be_given_alone(model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=text[5:9]) == text[:5]
 
 
@@ -94,20 +98,19 @@ def test_no_token_is_drawn_after_a_stop_string(model, monkeypatch):
     assert list(tokens) == [drawn[3]]
 
 
-def test_the_start_of_a_stop_string_is_kept_at_the_end(model):
-    text = model.generate(PROMPT, **OPTIONS)
+def test_the_start_of_a_stop_string_is_kept_at_the_end(model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=f"{text[-1]}, never") == text
 
 
-def test_a_text_ends_before_its_eos(run, model, monkeypatch):
-    new = draw_by_hand(run)
+def test_a_text_ends_before_its_eos(model, drawn_by_hand, monkeypatch):
+    new = drawn_by_hand
     monkeypatch.setattr(model.tokenizer, "eos_ids", [new[20]])
     before = new[: new.index(new[20])]
     assert model.generate(PROMPT, **OPTIONS) == model.tokenizer.decode(before)
 
 
-def test_a_text_ends_before_a_special_token_that_stops(run, model, monkeypatch):
-    new = draw_by_hand(run)
+def test_a_text_ends_before_a_special_token_that_stops(model, drawn_by_hand, monkeypatch):
+    new = drawn_by_hand
     before = new[: new.index(new[20])]
     monkeypatch.delitem(model.tokenizer.bytes, new[20])
     spelling = model.tokenizer.processor.id_to_piece(new[20])
