@@ -143,7 +143,7 @@ def test_learned_positions_fix_the_row_length_of_another_text(workdir, learned, 
     """With other encodings, a text this short would get rows of 30 tokens."""
     (tmp_path / "short.txt").write_text("abc de " * 60)
     argv = training_argv(workdir, "--init-from", learned, "--data.files", tmp_path / "short.txt",
-                         "--data.seq_len", "auto", "--name", "from-learned")
+                         "--data.seq_len", "auto", "--train.steps", "4", "--name", "from-learned")
     assert exit_code(train.main, *argv) == 0
     assert read_config(workdir / "runs/from-learned/config.yaml").data.seq_len == 60
 
