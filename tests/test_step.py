@@ -9,6 +9,7 @@ import torch
 from builders import (
     CPU,
     build_setup,
+    quick_for,
     randn,
     random_tokens,
     read_metric,
@@ -104,7 +105,7 @@ def test_one_process_trains_the_model_without_a_wrapper(workdir):
     assert setup.module is setup.model
 
 
-@pytest.mark.parametrize("rows", ["10", "3"])
+@pytest.mark.parametrize("rows", quick_for(["10"], ["10", "3"]))
 def test_a_step_does_not_depend_on_how_its_batch_is_cut(workdir, rows):
     """The batch has 27 rows, cut into 10 + 10 + 7 or into 9 x 3. Each row draws its own dropout."""
     whole = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", "27")
