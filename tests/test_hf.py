@@ -573,7 +573,7 @@ def test_transformers_does_not_warn_of_an_export(kind, tmp_path, transformers_lo
     """Also not when it generates up to the length that the scaling is meant for."""
     _, out = exported(tmp_path, rope_scaling=RopeScaling(kind, 4.0, 16))
     theirs = AutoModelForCausalLM.from_pretrained(out)
-    theirs.generate(torch.full((1, 12), 5), min_length=64, max_length=64, do_sample=False)
+    theirs.generate(torch.full((1, 60), 5), min_length=64, max_length=64, do_sample=False)
     assert transformers_log == []
 
 
@@ -581,7 +581,7 @@ def test_transformers_warns_past_the_first_length_of_dynamic(tmp_path, transform
     """It has one field for that length and for the one up to which it does not warn."""
     _, out = exported(tmp_path, rope_scaling=RopeScaling("dynamic", 4.0, 16))
     theirs = AutoModelForCausalLM.from_pretrained(out)
-    theirs.generate(torch.full((1, 12), 5), min_length=64, max_length=64, do_sample=False)
+    theirs.generate(torch.full((1, 60), 5), min_length=64, max_length=64, do_sample=False)
     assert ["maximum length (16)" in message for message in transformers_log] == [True]
 
 

@@ -184,8 +184,10 @@ def test_the_title_of_a_plot_says_on_which_text_runs_were_measured(
     assert (ax.get_title(), ax.get_ylabel()) == (title, label)
 
 
+# The test of what is drawn draws a PNG.
 @pytest.mark.parametrize("format, start", [
-    ("png", b"\x89PNG"), ("pdf", b"%PDF-1"), ("svg", b"<?xml")])
+    pytest.param("png", b"\x89PNG", marks=pytest.mark.slow), ("pdf", b"%PDF-1"),
+    ("svg", b"<?xml")])
 def test_losses_of_runs_are_drawn_in_each_format(new_run, format, start):
     run = new_run("a")
     run.log({"step": 1, "tokens": 96, "val/loss": 2.5})

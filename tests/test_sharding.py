@@ -250,7 +250,7 @@ def assert_same_steps(sharded: Setup, whole: Setup) -> None:
 
 def test_one_shard_is_trained_as_the_whole_model_is(workdir):
     """First weights, steps, the norm that is clipped, and the loss of val."""
-    whole = build_setup(workdir, *RAGGED, "--optim.grad_clip", "0.5")
+    whole = build_setup(workdir, *RAGGED, "--train.batch_size", "8", "--optim.grad_clip", "0.5")
     with one_shard(whole) as sharded:
         assert_same_steps(sharded, whole)
         assert sharded.parallelism.is_finite(sharded.model)
@@ -262,7 +262,7 @@ def test_one_shard_is_trained_as_the_whole_model_is(workdir):
 
 def test_a_shard_computes_its_blocks_again(workdir):
     """The weights of a block are gathered for it, and steps are those of the whole model."""
-    whole = build_setup(workdir, *RAGGED)
+    whole = build_setup(workdir, *RAGGED, "--train.batch_size", "8")
     with one_shard(whole) as sharded:
         sharded.model.checkpoint_blocks = True
         assert_same_steps(sharded, whole)
