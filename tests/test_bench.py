@@ -589,9 +589,12 @@ def test_a_note_says_why_there_is_no_peer(measured):
 # --- llama.cpp ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def opened(monkeypatch):
-    """The dtypes of the tensors of each file that llama.cpp has opened. It decodes 0, 1, 2, ..."""
+@pytest.fixture(scope="module")
+def beside_llama_cpp(bench_argv, tmp_path_factory):
+    """What bench.py measures and prints beside a llama.cpp that decodes 0, 1, 2, ...
+
+    `opened` are the dtypes of the tensors of each file that it has opened.
+    """
     opened = []
 
     def open_model(file):
@@ -601,44 +604,43 @@ def opened(monkeypatch):
     def generate(prompts, new):
         return [list(range(new)) for _ in prompts]
 
-    monkeypatch.setattr(llama_cpp, "load_library", lambda: None)
-    monkeypatch.setattr(llama_cpp, "describe_library", lambda: "npm's, CPU : AVX2")
-    monkeypatch.setattr(llama_cpp, "Model", open_model)
-    monkeypatch.setattr(llama_cpp, "Decoder", lambda *_: Mock(generate=generate))
-    return opened
+    decoder = Mock(return_value=Mock(generate=generate))
+    file = tmp_path_factory.mktemp("llama.cpp") / "bench.json"
+    out = io.StringIO()
+    with (measuring_here() as results, redirect_stdout(out),
+          pytest.MonkeyPatch.context() as patch):
+        patch.setattr(llama_cpp, "load_library", lambda: None)
+        patch.setattr(llama_cpp, "describe_library", lambda: "npm's, CPU : AVX2")
+        patch.setattr(llama_cpp, "Model", open_model)
+        patch.setattr(llama_cpp, "Decoder", decoder)
+        patch.setattr(torch, "get_num_threads", lambda: 3)
+        bench.main([*bench_argv, "--peer=llama.cpp", "--json", str(file)])
+    return SimpleNamespace(opened=opened, results=results, decoder=decoder, out=out.getvalue(),
+                           figures=read_json(file))
 
 
-def test_llama_cpp_gets_the_model_in_each_dtype(bench_argv, results, opened):
+def test_llama_cpp_gets_the_model_in_each_dtype(beside_llama_cpp):
     """For prefill, and for decoding of 1 and of 8 rows."""
-    bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert opened == [{"F32"}, {"F32", "Q8_0"}] * 3
+    assert beside_llama_cpp.opened == [{"F32"}, {"F32", "Q8_0"}] * 3
 
 
-def test_llama_cpp_decodes_as_many_rows_and_tokens(bench_argv, results, opened):
-    bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert results[-1] == [[0, 1, 2, 3, 4, 5, 6, 7, 8]] * 8
+def test_llama_cpp_decodes_as_many_rows_and_tokens(beside_llama_cpp):
+    assert beside_llama_cpp.results[-1] == [[0, 1, 2, 3, 4, 5, 6, 7, 8]] * 8
 
 
-def test_llama_cpp_has_a_cache_for_each_row(bench_argv, results, opened, monkeypatch):
+def test_llama_cpp_has_a_cache_for_each_row(beside_llama_cpp):
     """Of 10 positions: a prompt of one, and 9 new tokens."""
-    decoder = Mock()
-    monkeypatch.setattr(llama_cpp, "Decoder", decoder)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert decoder.call_args_list == [
+    assert beside_llama_cpp.decoder.call_args_list == [
         call(None, 10, rows, 3) for rows in (1, 1, 1, 1, 8, 8)]
 
 
-def test_the_llama_cpp_that_was_measured_is_named(bench_argv, results, opened, tmp_path, capsys):
-    file = tmp_path / "bench.json"
-    bench.main([*bench_argv, "--peer=llama.cpp", "--json", str(file)])
-    assert read_json(file)["llama.cpp"] == "npm's, CPU : AVX2"
-    assert "llama.cpp: npm's, CPU : AVX2\n" in capsys.readouterr().out
+def test_the_llama_cpp_that_was_measured_is_named(beside_llama_cpp):
+    assert beside_llama_cpp.figures["llama.cpp"] == "npm's, CPU : AVX2"
+    assert "llama.cpp: npm's, CPU : AVX2\n" in beside_llama_cpp.out
 
 
-def test_beside_llama_cpp_our_model_runs_in_int8_too(bench_argv, results, opened, capsys):
-    bench.main([*bench_argv, "--peer=llama.cpp"])
-    assert capsys.readouterr().out.count("gyre, eager, int8 ") == 3
+def test_beside_llama_cpp_our_model_runs_in_int8_too(beside_llama_cpp):
+    assert beside_llama_cpp.out.count("gyre, eager, int8 ") == 3
 
 
 def test_llama_cpp_that_cannot_be_had_ends_the_measurement(bench_argv, monkeypatch, capsys):
