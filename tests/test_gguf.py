@@ -1,5 +1,7 @@
 """GGUF files, written. The judge is the gguf package."""
 
+from functools import cache
+
 import gguf
 import pytest
 import sentencepiece
@@ -46,11 +48,22 @@ def test_a_gguf_has_every_weight_in_its_shape(tied, tmp_path):
     assert {name: tensor.shape.tolist() for name, tensor in tensors.items()} == shapes
 
 
+@pytest.fixture(scope="module")
+def exported_as(tmp_path_factory):
+    """Gives (a run, the fields and the tensors of the GGUF that it is exported to in a dtype)."""
+    @cache
+    def exported_as(dtype):
+        folder = tmp_path_factory.mktemp(dtype)
+        run = make_run(folder, **SHAPE)
+        return run, *read_gguf(run.path, folder / "out.gguf", "--dtype", dtype)
+
+    return exported_as
+
+
 @pytest.mark.parametrize("dtype, exact", [
     ("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16)])
-def test_matrices_have_the_asked_type_and_vectors_float32(dtype, exact, tmp_path):
-    run = make_run(tmp_path, **SHAPE)
-    _, tensors = read_gguf(run.path, tmp_path / "out.gguf", "--dtype", dtype)
+def test_matrices_have_the_asked_type_and_vectors_float32(dtype, exact, exported_as):
+    run, _, tensors = exported_as(dtype)
     names = tensor_names(read_config(run.path / "config.yaml").model, "gguf")
     for name, weight in run.checkpoints.load_weights().items():
         tensor = tensors[names[name]]
@@ -92,9 +105,8 @@ def test_the_default_type_of_mixed_weights_is_float32(tmp_path):
 
 
 @pytest.mark.parametrize("dtype, number", [("f32", 0), ("f16", 1), ("bf16", 32), ("q8_0", 7)])
-def test_the_file_says_its_type(dtype, number, tmp_path):
-    run = make_run(tmp_path, **SHAPE)
-    fields, _ = read_gguf(run.path, tmp_path / "out.gguf", "--dtype", dtype)
+def test_the_file_says_its_type(dtype, number, exported_as):
+    _, fields, _ = exported_as(dtype)
     assert fields["general.file_type"] == number
     assert fields["general.quantization_version"] == 2
 
@@ -269,9 +281,10 @@ def test_a_name_that_is_not_utf_8_has_question_marks(tmp_path):
     assert fields["general.name"] == "ours?"
 
 
-@pytest.fixture
-def with_a_hole(tmp_path):
+@pytest.fixture(scope="module")
+def with_a_hole(tmp_path_factory):
     """The fields of a GGUF whose tokenizer has the ids 0 to 329 and 331; its model has 336."""
+    tmp_path = tmp_path_factory.mktemp("hole")
     folder = their_folder(tmp_path, "llama2-of-4")
     model = read_json(folder / "tokenizer.json")["model"]
     model["vocab"]["ż"] = 331
