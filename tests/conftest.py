@@ -51,8 +51,15 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = clean_environment.VISIBLE_GPUS
 
 
+LONGEST = ("test_workers", "test_compiled", "test_web", "test_sharding", "test_wandb_log",
+           "test_faults", "test_runner", "test_resume", "test_train")
+"""The test files that take longest. Begun first, none of them runs alone at the end."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked `cuda` unless they are asked for, because no GPU is visible."""
+    """Put the longest files first. Leave out the tests marked `cuda` unless they are asked for,
+    because no GPU is visible."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     if selects_cuda(config.option.markexpr):
         return
     left_out = [item for item in items if item.get_closest_marker("cuda")]
