@@ -414,7 +414,8 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     prompt = torch.zeros(1, length, dtype=torch.long, device=device)
     dtype = torch.float32 if setting.dtype == torch.int8 else setting.dtype  # of the cache
     model = build_model(setting.program, config, device, setting.dtype)
-    new_cache = partial(KVCache, config, 1, config.max_positions, device, dtype)
+    capacity = max(config.max_positions, length + 1)  # compiled steps leave room for a token
+    new_cache = partial(KVCache, config, 1, capacity, device, dtype)
     step = compile_step(model, new_cache()) if setting.compiled else next_logits
     if setting.program == "llama.cpp":
         decoder = open_decoder(model, config, 1)

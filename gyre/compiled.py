@@ -52,10 +52,11 @@ OPENED: dict[Path, Any] = {}
 
 @torch.inference_mode()
 def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
-    """Return `next_logits`, compiled for all that this batch needs before its first token.
+    """Return `next_logits`, compiled for the whole text of this batch.
 
-    Without a cache, which dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding
-    runs as CUDA graphs, and prefill is eager; see `graph_batch`, also for `previous`.
+    All of it is compiled now, so that no token waits for the compiler. Without a cache, which
+    dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding runs as CUDA graphs, and
+    prefill is eager; see `graph_batch`, also for `previous`.
     """
     if batch.cache is None:
         return next_logits
@@ -71,10 +72,12 @@ def compile_step(
 ) -> Step:
     """Return `next_logits`, compiled for this model and cache.
 
-    On a CPU, decoding runs as a package, and so does prefill of MIN_PREFILL tokens or more. A
-    package is for one number of rows, or for all above MAX_SUMMED_TOKENS; and either for few keys
-    or for many (see `is_long`). All else is eager: a first token, shorter and later parts of
-    prompts, and everything if compiling fails. Elsewhere PyTorch compiles decoding anew in every
+    On a CPU, decoding runs as a package: a step that was compiled into a file, which later
+    processes load. So does prefill of MIN_PREFILL tokens or more, but not of several prompts with
+    several samples. A package is for one number of rows, or for all above MAX_SUMMED_TOKENS
+    (model/kernels.py); and either for few keys or for many (see `is_long`). All else is eager: a
+    first token, shorter and later parts of prompts, what fills the cache, and everything if
+    compiling fails. On other devices, and under autocast, PyTorch compiles decoding anew in every
     process.
 
     With `prompt`, the length of the first prefill, compile everything now that a text which fills
@@ -89,7 +92,8 @@ def compile_step(
     rows, _, capacity, _ = cache.keys[0].shape
     groups = choose_groups(model, rows)
     joined = list(find_joined(tensors).values())
-    packages: dict[tuple[bool, bool], tuple[Any, list[Tensor]]] = {}
+    dtype = cache.keys[0].dtype
+    packages: dict[tuple[int, bool, bool], tuple[Any, list[Tensor]]] = {}
 
     @functools.cache
     def pack() -> list[Tensor]:
@@ -100,7 +104,7 @@ def compile_step(
         """Return the package for these tokens and so many keys, or None if there can be none; and
         the packed or joined matrices that it takes."""
         prefills = tokens.shape[1] > 1
-        kind = (prefills, is_long(cache, tokens, n_keys))
+        kind = (len(tokens), prefills, is_long(cache, tokens, n_keys))
         if kind not in packages:
             package = open_package(model, cache, tokens, n_keys)
             if package is None:
@@ -112,9 +116,20 @@ def compile_step(
             packages[kind] = package, matrices
         return packages[kind]
 
-    def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+    def is_known(tokens: Tensor, cache: KVCache) -> bool:
+        """Whether packages are for such tokens and caches. What is wrong with others, eager steps
+        refuse."""
+        keys = cache.keys[0]
         length = tokens.shape[1]
-        if not wants_package(cache, length):
+        has_all_rows = len(tokens) == len(keys) and (length > 1 or len(tokens) == rows)
+        n_keys = cache.length + length
+        return has_all_rows and keys.dtype == dtype and n_keys <= model.config.max_positions
+
+    def run(of_model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+        if of_model is not model:
+            raise ValueError("this step was compiled for another model")
+        length = tokens.shape[1]
+        if not wants_package(cache, length) or not is_known(tokens, cache):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         n_keys = cache.length + length
@@ -129,9 +144,9 @@ def compile_step(
     if prompt is None:
         return run
     tokens = torch.zeros(rows, prompt, dtype=torch.long)
-    once = cache.every_nth(samples)
-    if wants_prefill_package(once, prompt):
-        find_package(once, tokens[::samples].contiguous(), prompt)
+    one_per_prompt = cache.every_nth(samples)
+    if wants_prefill_package(one_per_prompt, prompt):
+        find_package(one_per_prompt, tokens[::samples].contiguous(), prompt)
     # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
     # the last token of a text.
     if prompt + 1 < capacity:
@@ -183,14 +198,26 @@ def pack_groups(
 def wants_package(cache: KVCache, length: int) -> bool:
     """Return whether a package is wanted for the next tokens, so many of each row."""
     if length == 1:
-        return cache.length > 0
+        return cache.length > 0 and has_room_after(cache, length)
     return wants_prefill_package(cache, length)
 
 
 def wants_prefill_package(cache: KVCache, length: int) -> bool:
     """Return whether a package is wanted for the prefill of prompts of this length."""
-    # Views of a cache, for one sample of each prompt, have strides that no package knows.
-    return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
+    # For one sample of each of several prompts, `cache` is a view with strides that no package
+    # knows.
+    is_first = cache.length == 0 and cache.keys[0].is_contiguous()
+    return is_first and length >= MIN_PREFILL and has_room_after(cache, length)
+
+
+def has_room_after(cache: KVCache, length: int) -> bool:
+    """Return whether a cache has room for one more token after so many.
+
+    If it has none, the number of keys and the capacity are equal, and export would take them for
+    one size: the package would compute garbage with roomier caches. A text's last token is not fed,
+    so that its steps leave room.
+    """
+    return cache.length + length < cache.keys[0].shape[2]
 
 
 def make_key_slots(n_keys: int) -> Tensor:
@@ -387,8 +414,7 @@ def make_package(
     caches = [cache_sizes for _ in cache.keys]
     if not prefills and n_keys <= decoding_forms.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
-        # as many keys as the text's last step has. That is one key fewer than the cache holds: if
-        # both sizes were equal, export would take them for one size.
+        # as many keys as the text's last step has, one fewer than the cache holds.
         n_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
     key_slots = make_key_slots(n_keys)
     position = dict(vars(model.position))

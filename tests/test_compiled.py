@@ -81,14 +81,38 @@ def test_nothing_else_is_opened_while_tokens_are_drawn(opened):
 
 
 @pytest.mark.parametrize("held, length, expected", [
-    (0, 1, False), (1, 1, True), (0, 3, False), (0, 4, True), (1, 4, False)])
+    (0, 1, False), (1, 1, True), (0, 3, False), (0, 4, True), (1, 4, False), (0, 8, True),
+    (0, 9, False), (7, 1, True), (8, 1, False)])
 def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
         held, length, expected, monkeypatch):
-    """A prompt of one token is not compiled, nor a later part of a prompt."""
+    """A prompt of one token is not compiled, nor a later part of a prompt, nor what fills the
+    cache."""
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     cache = KVCache(sharp_model(n_layers=1).config, 2, 9)
     cache.length = held
     assert wants_package(cache, length) is expected
+
+
+@pytest.mark.parametrize("rows, capacity, dtype, message", [
+    (3, 20, torch.float32, "3 x 13 tokens"), (2, 20, torch.bfloat16, "float32"),
+    (2, 40, torch.float32, "position")], ids=["rows", "dtype", "positions"])
+def test_what_eager_steps_refuse_no_package_takes(rows, capacity, dtype, message, monkeypatch):
+    """Tokens of 3 rows for a cache of 2, a cache in another dtype, and more than 32 positions."""
+    monkeypatch.setattr(compiled, "open_package", lambda *_: pytest.fail("took a package"))
+    model = sharp_model(n_layers=1, max_positions=32)
+    step = compile_step(model, KVCache(model.config, 2, 20))
+    cache = KVCache(model.config, 2, capacity, dtype=dtype)
+    cache.length = capacity - 8
+    with pytest.raises(ValueError, match=message), torch.inference_mode():
+        step(model, torch.ones(rows, 1, dtype=torch.long), cache)
+
+
+def test_a_step_is_for_the_model_that_it_was_compiled_for():
+    model = sharp_model(n_layers=1)
+    cache = KVCache(model.config, 1, 9)
+    step = compile_step(model, cache)
+    with pytest.raises(ValueError, match="compiled for another model"):
+        step(sharp_model(n_layers=1), torch.ones(1, 3, dtype=torch.long), cache)
 
 
 def test_no_prefill_is_compiled_for_samples_that_share_a_cache(monkeypatch):
@@ -473,8 +497,8 @@ def test_packed_decoding_in_float32_gives_the_texts_of_eager_decoding(kept):
 
 @torch.inference_mode()
 def prefill_logits(model, length, compile):
-    """Logits that follow a prompt of this length, in bfloat16."""
-    cache = KVCache(model.config, 1, length, dtype=torch.bfloat16)
+    """Logits that follow a prompt of this length, in bfloat16. The cache has room for one more."""
+    cache = KVCache(model.config, 1, length + 1, dtype=torch.bfloat16)
     step = compile_step(model, cache) if compile else next_logits
     return step(model, random_tokens(1, length, seed=length), cache)
 
