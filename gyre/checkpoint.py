@@ -9,8 +9,8 @@
 
 A checkpoint has one safetensors file of weights and one of optimizer states. Rank 0 writes them,
 whole: it gathers the tensors of a sharded model one at a time. So any number of processes can
-resume from any checkpoint. manifest.json, written last, has the SHA-256 of every other file, and is
-checked at every read.
+resume from any checkpoint. manifest.json, written last, has the SHA-256 of every other file. They
+are compared before tensors are read (`open`).
 
 How `last` is replaced. Each step is complete before the next one begins:
 
@@ -23,7 +23,8 @@ How `last` is replaced. Each step is complete before the next one begins:
     fsync the folder of the run             last  previous, now also without power
 
 If `last` was damaged and `previous` was loaded, the next save removes `last` and keeps `previous`.
-`best` is replaced in the same way: .best stands for `previous`, and is removed at the end.
+`best` and a kept step are replaced in the same way: .best, or .5 for the step 5, stands for
+`previous`, and is removed at the end.
 """
 
 import json
@@ -228,7 +229,8 @@ class Checkpoints:
         files are missing or damaged, and for weights of other `shapes`, if these are given.
         """
         while True:
-            with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
+            # A folder that a training replaces meanwhile is read anew.
+            with suppress(Replaced), self.open(name) as folder:
                 weights: dict[str, Tensor] = {}
                 if shapes is not None:
                     check_shapes(folder, shapes)
@@ -255,12 +257,20 @@ class Checkpoints:
 @contextmanager
 def watching(folder: Path) -> Iterator[None]:
     """Raise Replaced at the end if another process has replaced `folder` meanwhile."""
-    inode = folder.stat().st_ino
+    inode = read_inode(folder)
     try:
         yield
     finally:
-        if not folder.exists() or folder.stat().st_ino != inode:
+        if inode is None or read_inode(folder) != inode:
             raise Replaced(f"{folder} was replaced while it was read: start again")
+
+
+def read_inode(folder: Path) -> int | None:
+    """Return what tells a folder from another one of the same name; None if there is none."""
+    try:
+        return folder.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def damaged_files(folder: Path) -> list[Path]:
@@ -277,7 +287,7 @@ def damaged_files(folder: Path) -> list[Path]:
             file = folder / name
             if not file.is_file() or sha256(file) != hashes.get(name):
                 damaged.append(file)
-    except (FileNotFoundError, TypeError, ValueError):
+    except (FileNotFoundError, IsADirectoryError, TypeError, ValueError, RecursionError):
         return [manifest]
     return damaged
 

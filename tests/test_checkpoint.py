@@ -123,6 +123,27 @@ def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
         checkpoints.load_weights()
 
 
+@pytest.mark.parametrize("manifest", ["[" * 100_000, None], ids=["nested", "folder"])
+def test_a_manifest_that_is_none_makes_a_checkpoint_damaged(tmp_path, manifest):
+    """Then the checkpoint before it is read."""
+    checkpoints = saved(tmp_path, 1, 2)
+    file = checkpoints.path / "last" / MANIFEST
+    file.unlink()
+    if manifest is None:
+        file.mkdir()
+    else:
+        file.write_text(manifest, encoding="utf-8")
+    assert first_weight(checkpoints, "last") == 1
+
+
+def test_a_file_that_a_conversion_misses_is_not_looked_for_again(tmp_path):
+    def convert(name, weight):
+        raise FileNotFoundError("table.bin")
+
+    with pytest.raises(FileNotFoundError, match="table.bin"):
+        saved(tmp_path, 1).load_weights("last", convert)
+
+
 def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
     checkpoints = saved(tmp_path, 12)
     save(checkpoints, "best", 11)
