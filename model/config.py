@@ -43,7 +43,7 @@ class RopeScaling:
     """The length L that the model was trained on. Unset: data.seq_len."""
     beta_fast: Annotated[float, POSITIVE] = 32.0
     """Pairs that turn at least this often within L keep their frequency (yarn). If none does, the
-    fastest is kept alone; at L = 128 it turns 20 times. A lower value keeps more."""
+    fastest pair alone is kept; it turns 20 times if L is 128. A lower value keeps more."""
     beta_slow: float = 1.0
     """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
     attention_factor: Annotated[float | None, Range(gt=0, lt=2**31)] = None
@@ -74,7 +74,8 @@ class RopeScaling:
     @property
     def reach(self) -> int:
         """The number of positions that the scaling is meant for: s*L."""
-        return math.ceil(self.factor * self.original_positions)
+        positions = self.factor * self.original_positions
+        return math.ceil(round(positions, 6))  # 1.1 * 100 is 110.00000000000001
 
     @property
     def magnitude(self) -> float:
