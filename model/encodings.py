@@ -32,7 +32,8 @@ class AddedRows(PositionEncoding):
     parts: tuple[str, ...] = ("attention.wq", "attention.wk")
     """The modules of a layer whose input gets the rows; "" is the layer itself."""
     start = 0
-    """Position of the first token of this forward pass."""
+    """Position of the first token of the latest forward pass, which `embed` sets. A backward pass
+    that computes blocks anew (train.checkpoint_blocks) has to come before the next forward pass."""
 
     def attach(self, model: Any) -> None:
         for layer in model.layers[self.layers]:

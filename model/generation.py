@@ -134,14 +134,14 @@ class Batch:
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
+        # The rows that drew last, and at first all.
         self.indexed_rows = list(range(n_rows))
-        """The rows that `due_index` holds: those that drew last, and at first all."""
         # The same, on the device. It is copied there again only if other rows are due.
         self.due_index = torch.tensor(self.indexed_rows, device=self.sampling_device)
+        # Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `uniforms_from + i`.
         self.uniforms = torch.zeros(UNIFORMS_AHEAD, n_rows, dtype=torch.float64,
                                     device=self.sampling_device)
-        """Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `first_position + i`."""
-        self.first_position = -UNIFORMS_AHEAD  # before all positions: there are no numbers yet
+        self.uniforms_from = -UNIFORMS_AHEAD  # before all positions: there are no numbers yet
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
@@ -262,12 +262,12 @@ class Batch:
         """Return the random numbers (B,) that draw the tokens at `position`, on the device."""
         if self.sampling.temperature == 0:
             return self.uniforms[0]  # zeros, which nothing reads
-        if not self.first_position <= position < self.first_position + UNIFORMS_AHEAD:
-            self.first_position = position
+        if not self.uniforms_from <= position < self.uniforms_from + UNIFORMS_AHEAD:
+            self.uniforms_from = position
             block = [self.compute_uniforms(position + i) for i in range(UNIFORMS_AHEAD)]
             uniforms = torch.tensor(block, dtype=torch.float64)
             self.uniforms = uniforms.to(self.sampling_device, non_blocking=True)
-        return self.uniforms[position - self.first_position]
+        return self.uniforms[position - self.uniforms_from]
 
     def compute_uniforms(self, position: int) -> list[float]:
         """Return the random number for each row's token at `position`, or 0 if it draws none."""

@@ -18,7 +18,8 @@ BROKEN = -1
 """What `sample` returns instead of a token for logits that are not finite."""
 
 CANDIDATE_SHARES = (1.0, 0.125)
-"""Thresholds for candidates, in units of the average mass. The first that suffices is taken."""
+"""Thresholds for candidates, in units of the average mass, 1/V. The first that suffices is
+taken."""
 ROUNDING = 1e-9
 """Sums of masses in different orders differ by less than this."""
 
@@ -29,7 +30,7 @@ class Sampling:
 
     temperature: Annotated[float, Range(ge=0)] = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
-    # In other programs, 0 keeps all.
+    # In other programs, top_k 0 keeps all.
     top_k: Annotated[int | None, Range(ge=1, advice="leave it out to keep all tokens")] = None
     """Keep the k likeliest tokens. Unset: all."""
     top_p: Annotated[float | None, Range(gt=0, le=1)] = None

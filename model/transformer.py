@@ -138,8 +138,8 @@ class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
     has_own_input = False
-    """Whether a hook may change this layer's input. Then `can_join` does not join it with its
-    neighbours."""
+    """Whether a hook may change this layer's input. Then it is not joined with its neighbours
+    (`can_join` in model/packed_forms.py)."""
 
     def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
         self.has_own_input = True
@@ -239,7 +239,8 @@ class TransformerBlock(nn.Module):
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
         if last_only and drop is not None:
-            # Dropout addresses a value by its place in x, so compute all tokens and keep the last.
+            # Dropout addresses a value by its position in x. So compute all tokens, and keep the
+            # last.
             return self.forward(x, freqs_cis, mask, cache, drop)[:, -1:]
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
         if drop is not None:  # dropout has numbered places: 0 the embeddings, then two a block
