@@ -93,7 +93,8 @@ def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies(partial):
     assert rope_frequencies(16, partial=partial).tolist() == pytest.approx(VECTORS["p0.75"])
 
 
-@pytest.mark.parametrize("factor, length, reach", [(1.1, 100, 110), (1.101, 100, 111), (4, 32, 128)])
+@pytest.mark.parametrize("factor, length, reach", [
+    (1.1, 100, 110), (1.101, 100, 111), (4, 32, 128)])
 def test_a_scaling_reaches_its_factor_times_the_length(factor, length, reach):
     """In floating point, 1.1 * 100 is a little more than 110."""
     assert RopeScaling("linear", factor, length).reach == reach
