@@ -23,7 +23,8 @@ from gyre.wandb_log import LogConfig
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
              "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned", "what-where",
              "what-where-four", "what-where-long", "what-where-english", "interleaved",
-             "interleaved-long", "length-32", "length-512", "lines-apart", "lines-near"]
+             "interleaved-long", "partial-long", "length-32", "length-512", "lines-apart",
+             "lines-near"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -665,6 +666,42 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
     assert f"`rope_nope`, leads by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
 
+def test_results_md_has_how_few_rotating_channels_go_on(studies):
+    study = studies["partial-long"]
+    first, last = [interval(study, "partial_10_4e3", tokens) for tokens in study.horizons]
+    assert f"On six it is {first}, and {last} after 8.39 M" in words("docs/results.md")
+    assert len(study.runs("partial_10_4e3")) == 6
+
+
+@pytest.mark.parametrize("seed, words_of_it", [
+    (2, "ended at 2.115 after 4.19 M tokens in what-where-four and ends at 2.319 here"),
+    (0, "on seeds 0 and 1 by 0.012 and 0.018"), (1, "on seeds 0 and 1 by 0.012 and 0.018")])
+def test_the_notes_say_what_two_processors_made_of_a_seed(studies, seed, words_of_it):
+    before, here = [studies[name].losses("partial_10_4e3", 4_194_304)[seed]
+                    for name in ("what-where-four", "partial-long")]
+    assert f"{before:.3f}" in words_of_it or f"{before - here:.3f}" in words_of_it
+    assert f"{here:.3f}" in words_of_it or f"{before - here:.3f}" in words_of_it
+    assert words_of_it in words("studies/partial-long/notes.md")
+
+
+def test_the_notes_have_where_few_rotating_channels_differ():
+    studies = ROOT / "studies"
+    few = {row["run"]: row for row in read_lines(studies / "partial-long" / "split.jsonl")}
+    rope = {row["run"]: row for row in read_lines(studies / "interleaved-long" / "split.jsonl")}
+    cells = []
+    for kind in ("repeated pair", "repeated token", "new"):
+        differences = [few[f"partial_10_4e3-s{seed}-8M"][kind]["loss"]
+                       - rope[f"rope-s{seed}-8M"][kind]["loss"] for seed in range(6)]
+        cells.append(", ".join(f"{value:+.3f}" for value in differences))
+    assert f"| {' | '.join(cells)} |" in words("studies/partial-long/notes.md")
+
+
+def test_the_notes_have_how_few_rotating_channels_copy():
+    lines = read_lines(ROOT / "studies" / "partial-long" / "copying.jsonl")
+    gains = ", ".join(f"{line['32']['gain']:.2f}" for line in lines)
+    assert f"[{gains}](copying.jsonl)" in words("studies/partial-long/notes.md")
+
+
 @pytest.mark.parametrize("name", ["lines-apart", "lines-near"])
 def test_results_md_has_what_repetition_is_worth(studies, name):
     study = studies[name]
@@ -913,12 +950,16 @@ def test_alibi_and_partial_10_fall_at_twice_the_length_in_sliding_windows(studie
             if changes and statistics.mean(changes) < 0:
                 falling.add((name, arm))
     assert falling == {("five", "alibi"), ("qk-long", "alibi"),
-                       ("what-where-four", "partial_10_4e3")}
+                       ("what-where-four", "partial_10_4e3"), ("partial-long", "partial_10_4e3")}
 
 
 def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(studies):
     changes = rises(studies["what-where-four"], "partial_10_4e3", 2, "sliding")
     said = f"by {-max(changes):.2f} to {-min(changes):.2f} after 4.19 M tokens, `partial_10`"
+    assert said in words("docs/results.md")
+    changes = rises(studies["partial-long"], "partial_10_4e3", 2, "sliding")
+    assert [change < 0 for change in changes].count(True) == 5
+    said = f"After 8.39 M it falls by {-statistics.mean(changes):.2f} in the mean, and on five of"
     assert said in words("docs/results.md")
 
 
