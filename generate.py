@@ -128,10 +128,10 @@ class ModelOptions:
     faster. It pays for larger models, with --compile. Where its products are slower than float32's,
     a note with both rates says so."""
     compile: bool = False
-    """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
-    Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
-    kept for later starts (in ~/.cache/gyre), and one sample is several times as fast; with more
-    samples the gain is smaller."""
+    """Compile decoding before the first text, and on a CPU the reading of prompts of 128 tokens or
+    more. Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the
+    outcome is kept for later starts (in ~/.cache/gyre), and one sample is several times as fast;
+    with more samples the gain is smaller."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
@@ -390,31 +390,34 @@ class Session:
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt. With --chat, it follows what was said and answered before."""
+        rows = make_rows(self.trained, self.chat, [prompt], self.options)
         if self.chat is None:
             (ids,) = encode_prompts(self.trained, [prompt], None)
-        else:
-            ids = self.encode_next(self.chat, prompt)
-        rows = make_rows(self.trained, self.chat, [prompt], self.options)
+            self.continue_text(ids, rows)
+            return
+        ids, exchanges = self.encode_next(self.chat, prompt)
         self.continue_text(ids, rows)
-        if self.chat is not None and len(rows) == 1:
+        n_forgotten = len(self.exchanges) - len(exchanges)
+        if n_forgotten:
+            context = self.trained.model.config.max_positions
+            say(f"note: the context (model.max_positions) is {context} tokens long: of "
+                f"{len(self.exchanges)} answers, the first {n_forgotten} and what they answered "
+                "are forgotten")
+        self.exchanges = exchanges
+        if len(rows) == 1:
             self.exchanges.append((prompt, rows[0].text))
 
-    def encode_next(self, chat: Chat, prompt: str) -> list[int]:
-        """Return the ids of a conversation that goes on with a prompt.
+    def encode_next(self, chat: Chat, prompt: str) -> tuple[list[int], list[tuple[str, str]]]:
+        """Return the ids of a conversation that goes on with a prompt, and the exchanges in it.
 
-        If the context has no room for it and the answer, the first exchanges are forgotten.
+        If the context has no room for all and the answer, the first exchanges are left out.
         """
-        context = self.trained.model.config.max_positions
-        n_before = len(self.exchanges)
-        ids = encode_chat(chat, self.trained.tokenizer, prompt, self.exchanges)
-        while self.exchanges and len(ids) > self.most_kept():
-            del self.exchanges[0]
-            ids = encode_chat(chat, self.trained.tokenizer, prompt, self.exchanges)
-        n_forgotten = n_before - len(self.exchanges)
-        if n_forgotten:
-            say(f"note: the context (model.max_positions) is {context} tokens long: of {n_before} "
-                f"answers, the first {n_forgotten} and what they answered are forgotten")
-        return ids
+        exchanges = [*self.exchanges]
+        ids = encode_chat(chat, self.trained.tokenizer, prompt, exchanges)
+        while exchanges and len(ids) > self.most_kept():
+            del exchanges[0]
+            ids = encode_chat(chat, self.trained.tokenizer, prompt, exchanges)
+        return ids, exchanges
 
     def forget(self) -> None:
         """Begin a new conversation."""
@@ -427,7 +430,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # `generate_texts` chooses the same number for what is kept of a long text.
+            # For a text of the length that is kept, `default_new_tokens` is the same number.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -503,7 +506,7 @@ def generate_texts(
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples,
                   eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
-    # Both are for CUDA too. Where there are no CUDA graphs, `graph_batch` returns `next_logits`.
+    # On CUDA, `compile_batch` calls `graph_batch`. Elsewhere `graph_batch` returns `next_logits`.
     make_decoding_step = compile_batch if options.compile else graph_batch
     decoding_step = make_decoding_step(batch, previous)
     streamed = len(rows) == 1
@@ -529,7 +532,7 @@ def generate_texts(
     prefilled = times[0]
     finished = times[-1]
     decoded = count_decoded(batch)
-    if decoded > 0 and decoded == batch.n_accepted:
+    if decoded > 0 and decoded == batch.n_accepted:  # so prefill has drawn none of them
         # Every row of the shortest prompts ended at once. So the first new token came after later
         # passes, and nothing says when prefill ended.
         speed = Speed()

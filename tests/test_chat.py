@@ -344,6 +344,14 @@ def test_what_has_no_room_is_forgotten_from_the_first_answer_on(tmp_path, talk):
             "and what they answered are forgotten\n") in err
 
 
+def test_a_line_that_has_no_room_leaves_the_conversation_as_it_was(tmp_path, talk):
+    folder = chat_folder(tmp_path)
+    out, err = talk(folder, "def f", "a" * 200, "x")
+    assert out == talk(folder, "def f", "x").out
+    assert "forgotten" not in err
+    assert "error: a prompt of" in err
+
+
 def test_without_chat_there_is_no_conversation_to_forget(tmp_path, capsys, monkeypatch):
     folder = their_folder(tmp_path, "llama2-of-4")
     monkeypatch.setattr(sys, "stdin", io.StringIO(":new\n"))
