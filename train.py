@@ -144,7 +144,7 @@ def make_bar(setup: Setup) -> tqdm:
 
 def take_first_step(setup: Setup) -> PendingStep:
     """Return the first step, finished. If Ctrl-C ends it, say that it is not saved."""
-    number = setup.progress.step
+    number = setup.progress.step  # steps are numbered from 0
     try:
         first = start_step(setup, number)
         first.wait()

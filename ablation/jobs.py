@@ -64,7 +64,7 @@ class CalibrationJob(Job, frozen=True, kw_only=True):
 
 class TuningJob(Job, frozen=True, kw_only=True):
     """Try a learning rate of an arm. The result is the loss, which ablation/runner.py keeps under
-    these three. The options of the trainings have them too.
+    the arm, lr and seed. The options of the training have the last two, and what makes the arm.
     """
 
     arm: str
@@ -83,6 +83,7 @@ class RecordJob(Job, frozen=True, kw_only=True):
     """The most windows on which a run is measured. Each has 8T tokens, where T is data.seq_len
     (gyre/measure.py)."""
     device: str
+    """On which the runs are measured: train.device of the study."""
 
 
 def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:

@@ -345,7 +345,7 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
     steps = max(1, round(60 * minutes / step_seconds))
     val_tokens = start.data.manifest["val"]["tokens"]
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
-    without_minutes = {"train.minutes": None}  # which would contradict the steps
+    without_minutes = {"train.minutes": None}  # minutes would contradict the steps
     try:
         config = make_config(asdict(start.config), numbers, without_minutes)
     except UserError as error:
@@ -375,8 +375,9 @@ def time_steps(setup: Setup, enough: float) -> float:
     # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
     train_step(setup, 0)
     if setup.graphs is not None:
-        # The second step records the CUDA graph of a first micro-batch, which sets the gradients.
-        # After the third, the other micro-batches, which add to them, have their graphs too.
+        # A graph is recorded at the second call of its kind. So the second step records the CUDA
+        # graph of a first micro-batch, which sets the gradients. The other micro-batches add to
+        # those, and are recorded after that: in the third step at the latest.
         train_step(setup, 0)
         train_step(setup, 0)
     # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
@@ -405,7 +406,7 @@ def time_steps(setup: Setup, enough: float) -> float:
 
 
 def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
-    """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
+    """Return what `start_step` needs. If `start` names a checkpoint, it has been restored.
 
     `start` has no `auto` left, except while the first steps are timed for train.minutes. `compute`
     is active.
@@ -526,10 +527,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. There are
     two errors:
 
-    - The run has reached its end. With --resume auto, this is no error.
-    - The command is without --train.steps, and config.yaml has another number than
-      `steps_when_saved`. The learning rates depend on this number. If the run has reached both
-      numbers, this is no error: no step is left, which only --resume auto allows.
+    - The run has reached its end, and is not resumed by --resume auto.
+    - The command is without --train.steps, config.yaml has another number than `steps_when_saved`,
+      on which the learning rates depend, and a step is left up to one of the two.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
@@ -646,7 +646,8 @@ def note_unfit_tokenizer(base: RunDir, data: Prepared) -> None:
 
 
 def note_final_lr(optim: OptimConfig, steps: int) -> None:
-    """Print a note if the learning rate does not fall to `final_lr` in so many steps."""
+    """Print a note if the learning rate does not fall to `final_lr`, a fraction of the highest one,
+    in so many steps."""
     if lr_factor(optim, steps - 1, steps) <= optim.final_lr:
         return
     remedy = "fewer optim.warmup_steps"
@@ -719,7 +720,8 @@ def explain_choice(start: Start) -> str:
     fits_text = bool(names - set(FITTED_TO_STEPS))
     if start.timed:
         return "chosen for this text and time" if fits_text else "chosen for this time"
-    chose_steps = "train.steps" in names  # and without train.minutes, by the size of the text
+    # Without train.minutes, the size of the text decides on train.steps, too.
+    chose_steps = "train.steps" in names
     if fits_text or chose_steps:
         return "chosen for this text"
     return "chosen for these steps"

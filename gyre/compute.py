@@ -170,8 +170,8 @@ BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in ten
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
 # Approximate FLOPs of one measured call: so few that a slow processor too needs only a fraction of
 # a second. The larger the matrices, the fewer tokens are multiplied, down to a least number.
-MEASURED_FLOPS = 3e9  # a product and its gradients; at least 16 tokens
-MEASURED_INT8_FLOPS = 1e8  # a product in int8; at least 1 token
+MEASURED_FLOPS = 3e9  # a product and its gradients
+MEASURED_INT8_FLOPS = 1e8  # a product in int8
 
 
 def matmul_rates(

@@ -325,8 +325,9 @@ def token_losses(
     compilation. All ranks call the model equally often, because they gather sharded weights
     together. So a rank with fewer rows gets an additional batch without targets from `windows`.
     """
-    with_short_one = math.ceil((data.n_tokens - 1) / data.seq_len)  # the last window may be short
-    largest_share = math.ceil(with_short_one / data.world_size)
+    # With the last window, which may be short.
+    n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
+    largest_share = math.ceil(n_windows / data.world_size)
     n_batches = math.ceil(largest_share / rows)
     with evaluating(model):
         for x, y in tqdm(data.windows(rows), desc="validate", total=n_batches, unit="batch",
