@@ -109,7 +109,7 @@ def open_plan(command: Command) -> Plan:
                          "the text held out for validation")
     wanted = decide_fields(command, data)
     if (path / "plan.json").exists():
-        return reopen_plan(path, wanted, command.line)
+        return reopen_plan(command, wanted)
     if path.exists() and any(path.iterdir()):
         raise UserError(f"{path} is not empty and holds no plan.json, so it is not a study: choose "
                         "another folder with --name")
@@ -129,11 +129,16 @@ def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
     )
     if beside:
         plan.tuned.arms |= beside.tuned.arms
-        planned = [f"{arm}-s{seed}" for arm in beside.arms for seed in plan.seeds]
-        plan.diverged = [name for name in beside.diverged or [] if name in planned]
+        plan.diverged = list_diverged(beside, plan.seeds)
         # Rates are tuned on another validation text than is reported, if those beside were.
         plan.second_val = bool(beside.second_val)
     return plan
+
+
+def list_diverged(beside: Plan, seeds: list[int]) -> list[str]:
+    """Return the names of the runs of these seeds that diverged in the study beside."""
+    planned = [f"{arm}-s{seed}" for arm in beside.arms for seed in seeds]
+    return [name for name in beside.diverged or [] if name in planned]
 
 
 def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
@@ -269,16 +274,22 @@ def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> lis
     return sorted(names)
 
 
-def reopen_plan(path: Path, wanted: dict[str, Any], line: str) -> Plan:
-    """Return the plan in the study's folder, with more seeds if more are `wanted`.
+def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
+    """Return the plan in the study's folder, with more seeds if --seeds asks for more.
 
-    `line` is the command that wants them. UserError if the plan differs in anything else.
+    Without --seeds, the study keeps the seeds that it has. UserError if the plan differs from what
+    is `wanted` in anything else.
     """
+    path = command.path
     plan = planning.read_plan(path)
     n_planned = len(plan.seeds)
+    if command.options.seeds is None:
+        wanted = wanted | {"seeds": plan.seeds}
     more_seeds = wanted["seeds"][n_planned:]
     if more_seeds and wanted["seeds"][:n_planned] == plan.seeds:
-        plan = planning.add_seeds(plan, wanted["seeds"], line)
+        plan = planning.add_seeds(plan, wanted["seeds"], command.line)
+        if command.beside:
+            plan.diverged = [*(plan.diverged or []), *list_diverged(command.beside, more_seeds)]
     wanted = wanted | {"config": add_new_options(wanted["config"])}
     planned = msgspec.structs.replace(plan, config=add_new_options(plan.config))
     changed = [name for name, value in wanted.items() if getattr(planned, name) != value]

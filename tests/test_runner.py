@@ -404,8 +404,28 @@ def test_a_plan_keeps_how_many_seeds_it_had(grown):
     assert "--seeds 2" in grown_plan.command
 
 
+def test_without_the_option_a_study_keeps_its_seeds(workdir, grown, capsys):
+    """The tier's number is one."""
+    argv = study_arguments(workdir, "--log.runs", str(grown.parent), "--dry-run")
+    assert exit_code(ablate.main, *argv) == 0
+    assert "runs    seeds [0, 1] of each arm" in capsys.readouterr().err
+
+
+def test_beside_a_study_diverged_runs_of_added_seeds_are_taken_over(
+    workdir, changed_study, tmp_path, monkeypatch
+):
+    stored = read_sealed(changed_study / "plan.json", "")
+    changes = {"seeds": [0, 1], "diverged": ["sin-s0", "sin-s1"]}
+    write_sealed(changed_study / "plan.json", stored | changes)
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    for seeds in ("1", "2"):
+        argv = beside_arguments(workdir, changed_study, tmp_path, "--seeds", seeds)
+        assert exit_code(ablate.main, *argv) == 130
+    assert plan.read_plan(tmp_path / "beside-changed").diverged == ["sin-s0", "sin-s1"]
+
+
 def test_a_study_does_not_lose_seeds(workdir, grown, capsys):
-    argv = study_arguments(workdir, "--log.runs", str(grown.parent))  # one seed
+    argv = study_arguments(workdir, "--seeds", "1", "--log.runs", str(grown.parent))
     error = error_lines(capsys, ablate.main, *argv)[-1]
     assert "another plan (these differ: seeds)" in error
 
