@@ -15,7 +15,7 @@ import pytest
 from builders import ROOT
 
 from data import readers
-from tools.as_lines import MAIL_BEGINNING, READERS, choose_reader, main, page_text
+from tools.as_lines import CHAT_BEGINNING, MAIL_BEGINNING, READERS, choose_reader, main, page_text
 
 PAGE = """\
 <!DOCTYPE html>
@@ -389,6 +389,17 @@ def test_it_knows_what_the_advice_sends_to_it():
     """It imports nothing of gyre, so both have their own lists."""
     assert set(READERS) == readers.CONVERTIBLE | readers.SUBTITLES | {".json"}
     assert MAIL_BEGINNING == readers.MAIL_BEGINNING
+    assert CHAT_BEGINNING == readers.CHAT_BEGINNING
+
+
+@pytest.mark.parametrize("padding", range(3))
+def test_a_chat_is_known_wherever_its_first_4096_bytes_end(tmp_path, capsys, padding):
+    """Of three bytes to a character, two of the paddings end within one."""
+    first = f"\u200e[31.12.20, 21:41:05] Ann: {'a' * padding}Hi\n"
+    line = 9 * "\u4e2d" + "\n"
+    path = write(tmp_path / "chat.txt", first + 200 * line)
+    [row] = texts(path, capsys=capsys)
+    assert row["text"].startswith(f"Ann: {'a' * padding}Hi\n\u4e2d")
 
 
 def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):
