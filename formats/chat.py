@@ -88,8 +88,11 @@ def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()
             messages=messages, tools=None, documents=None, add_generation_prompt=True,
             **chat.tokens)
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        advice = "leave --chat out, or mend it"
+        if exchanges:
+            advice = f"begin a new conversation with :new, {advice}"
         raise UserError(f"the chat template fails for this prompt ({type(error).__name__}: "
-                        f"{error}): leave --chat out, or mend it") from error
+                        f"{error}): {advice}") from error
 
 
 def encode_chat(

@@ -123,7 +123,8 @@ def compile_step(
         length = tokens.shape[1]
         has_all_rows = len(tokens) == len(keys) and (length > 1 or len(tokens) == rows)
         n_keys = cache.length + length
-        return has_all_rows and keys.dtype == dtype and n_keys <= model.config.max_positions
+        limit = min(model.config.max_positions, model.position.cache_limit)
+        return has_all_rows and keys.dtype == dtype and n_keys <= limit
 
     def run(of_model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         if of_model is not model:

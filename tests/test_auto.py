@@ -42,7 +42,7 @@ class Second(World):
 
 @pytest.fixture
 def decided(workdir, monkeypatch):
-    """Calls `complete` as the second process, which measured the contrary of the first for
+    """Calls `resolve_auto` as the second process, which measured the contrary of the first for
     oneDNN and the dtype.
 
     Also gives the configuration that is written, and the FLOPs by which it was decided what to
@@ -196,7 +196,7 @@ def test_what_the_text_has_not_decided_is_not_said_of_it(workdir, quarters, capf
 
 @pytest.fixture
 def fill_half_a_minute(workdir, monkeypatch):
-    """Calls `complete`. A step takes 0.5 seconds, and 0.25 if it is compiled, which pays from
+    """Calls `resolve_auto`. A step takes 0.5 seconds, and 0.25 if it is compiled, which pays from
     `paying_steps` steps on.
 
     Gives the configuration, and for each timing whether it was compiled.
@@ -500,6 +500,16 @@ def test_compiled_steps_that_do_not_fit_stay_eager(fill_half_a_minute, monkeypat
     config, timings = fill_half_a_minute(paying_steps=60)
     assert config.train.compile is False
     assert timings == [False]
+
+
+def test_compiling_that_was_asked_for_is_refused_if_it_does_not_fit(workdir, monkeypatch):
+    def count_least_bytes(config, world, dtype, compiled):
+        return 2**62 if compiled else 500
+
+    monkeypatch.setattr(gyre.build, "count_least_bytes", count_least_bytes)
+    monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (True, ""))
+    with pytest.raises(UserError, match="choose a smaller model"):
+        build_setup(workdir, "--train.compile=true")
 
 
 @pytest.mark.parametrize("paying_steps, checked", [
