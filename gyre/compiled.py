@@ -93,6 +93,7 @@ def compile_step(
     groups = choose_groups(model, rows)
     joined = list(find_joined(tensors).values())
     dtype = cache.keys[0].dtype
+    limit = min(model.config.max_positions, model.position.cache_limit)
     packages: dict[tuple[int, bool, bool], tuple[Any, list[Tensor]]] = {}
 
     @functools.cache
@@ -116,21 +117,18 @@ def compile_step(
             packages[kind] = package, matrices
         return packages[kind]
 
-    def is_known(tokens: Tensor, cache: KVCache) -> bool:
-        """Whether packages are for such tokens and caches. What is wrong with others, eager steps
-        refuse."""
+    def is_known(n_rows: int, length: int, cache: KVCache) -> bool:
+        """Whether packages are for so many tokens of so many rows, and for such a cache. What is
+        wrong with others, eager steps refuse."""
         keys = cache.keys[0]
-        length = tokens.shape[1]
-        has_all_rows = len(tokens) == len(keys) and (length > 1 or len(tokens) == rows)
-        n_keys = cache.length + length
-        limit = min(model.config.max_positions, model.position.cache_limit)
-        return has_all_rows and keys.dtype == dtype and n_keys <= limit
+        has_all_rows = n_rows == keys.shape[0] and (length > 1 or n_rows == rows)
+        return has_all_rows and keys.dtype == dtype and cache.length + length <= limit
 
     def run(of_model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         if of_model is not model:
             raise ValueError("this step was compiled for another model")
-        length = tokens.shape[1]
-        if not wants_package(cache, length) or not is_known(tokens, cache):
+        n_rows, length = tokens.shape
+        if not wants_package(cache, length) or not is_known(n_rows, length, cache):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         n_keys = cache.length + length
