@@ -19,6 +19,7 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -92,8 +93,8 @@ def compile_step(
     rows, _, capacity, _ = cache.keys[0].shape
     groups = choose_groups(model, rows)
     joined = list(find_joined(tensors).values())
-    dtype = cache.keys[0].dtype
     limit = min(model.config.max_positions, model.position.cache_limit)
+    covered = Covered(model, rows, cache.keys[0].dtype, limit)
     packages: dict[tuple[int, bool, bool], tuple[Any, list[Tensor]]] = {}
 
     @functools.cache
@@ -117,18 +118,10 @@ def compile_step(
             packages[kind] = package, matrices
         return packages[kind]
 
-    def is_known(n_rows: int, length: int, cache: KVCache) -> bool:
-        """Whether packages are for so many tokens of so many rows, and for such a cache. What is
-        wrong with others, eager steps refuse."""
-        keys = cache.keys[0]
-        has_all_rows = n_rows == keys.shape[0] and (length > 1 or n_rows == rows)
-        return has_all_rows and keys.dtype == dtype and cache.length + length <= limit
-
-    def run(of_model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
-        if of_model is not model:
-            raise ValueError("this step was compiled for another model")
+    def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         n_rows, length = tokens.shape
-        if not wants_package(cache, length) or not is_known(n_rows, length, cache):
+        is_covered = covered.includes(model, n_rows, length, cache)
+        if not is_covered or not wants_package(cache, length):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         n_keys = cache.length + length
@@ -152,6 +145,32 @@ def compile_step(
         for n_keys in (prompt + 1, capacity - 1):
             find_package(cache, tokens[:, :1].contiguous(), n_keys)
     return run
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What the packages of a step are for."""
+
+    model: Transformer
+    rows: int
+    dtype: torch.dtype
+    """That of the cache."""
+    limit: float
+    """The most keys that a text has."""
+
+    def includes(self, model: Transformer, rows: int, length: int, cache: KVCache) -> bool:
+        """Return whether packages are for `length` tokens of so many rows, and for this cache.
+
+        What is wrong with others, eager steps refuse. Raises ValueError for another model.
+        """
+        if model is not self.model:
+            raise ValueError("this step was compiled for another model")
+        keys = cache.keys[0]
+        if rows != keys.shape[0] or keys.dtype != self.dtype:
+            return False
+        if length == 1 and rows != self.rows:
+            return False
+        return cache.length + length <= self.limit
 
 
 def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
@@ -196,17 +215,22 @@ def pack_groups(
 
 def wants_package(cache: KVCache, length: int) -> bool:
     """Return whether a package is wanted for the next tokens, so many of each row."""
-    if length == 1:
-        return cache.length > 0 and has_room_after(cache, length)
-    return wants_prefill_package(cache, length)
+    if length > 1:
+        return wants_prefill_package(cache, length)
+    if cache.length == 0:
+        return False
+    return has_room_after(cache, length)
 
 
 def wants_prefill_package(cache: KVCache, length: int) -> bool:
     """Return whether a package is wanted for the prefill of prompts of this length."""
+    if cache.length > 0 or length < MIN_PREFILL:
+        return False
     # For one sample of each of several prompts, `cache` is a view with strides that no package
     # knows.
-    is_first = cache.length == 0 and cache.keys[0].is_contiguous()
-    return is_first and length >= MIN_PREFILL and has_room_after(cache, length)
+    if not cache.keys[0].is_contiguous():
+        return False
+    return has_room_after(cache, length)
 
 
 def has_room_after(cache: KVCache, length: int) -> bool:
