@@ -400,9 +400,9 @@ class Session:
         n_forgotten = len(self.exchanges) - len(exchanges)
         if n_forgotten:
             context = self.trained.model.config.max_positions
-            say(f"note: the context (model.max_positions) is {context} tokens long: of "
-                f"{len(self.exchanges)} answers, the first {n_forgotten} and what they answered "
-                "are forgotten")
+            say(f"note: the context (model.max_positions) is {context} tokens long: the beginning "
+                f"of the conversation is forgotten ({n_forgotten} of {len(self.exchanges)} "
+                "answers)")
         self.exchanges = exchanges
         if len(rows) == 1:
             self.exchanges.append((prompt, rows[0].text))

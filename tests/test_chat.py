@@ -340,8 +340,8 @@ def test_what_has_no_room_is_forgotten_from_the_first_answer_on(tmp_path, talk):
     argv = ("--max-new-tokens", "40", "--temperature", "0", "--device", "cpu")
     out, err = talk(folder, "def f", "x", argv=argv)
     assert out == talk(folder, "def f", ":new", "x", argv=argv).out
-    assert ("note: the context (model.max_positions) is 64 tokens long: of 1 answers, the first 1 "
-            "and what they answered are forgotten\n") in err
+    assert ("note: the context (model.max_positions) is 64 tokens long: the beginning of the "
+            "conversation is forgotten (1 of 1 answers)\n") in err
 
 
 def test_a_line_that_has_no_room_leaves_the_conversation_as_it_was(tmp_path, talk):
