@@ -7,6 +7,7 @@ import re
 import shutil
 import statistics
 
+import numpy as np
 import pytest
 from builders import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
@@ -143,6 +144,19 @@ def test_a_study_that_was_grown_is_said_to_be(pair):
     page = compose(Study.load(pair))
     assert "texts. Planned with 2, then 4 seeds, and grown to 6: if the results of" in page
     assert "by chance in more than one of ten such studies" in page
+
+
+@pytest.mark.parametrize("looks, percent", [
+    ([5, 6], 7.1), ([3, 6], 8.9), ([2, 6], 9.5), ([2, 4, 6], 12.1)])
+def test_so_many_grown_studies_find_a_difference_by_chance(looks, percent):
+    """As the report says. 200,000 studies without a true difference; three standard errors."""
+    differences = np.random.default_rng(0).standard_normal((200_000, max(looks)))
+    excludes_0 = np.zeros(200_000, dtype=bool)
+    for n in looks:
+        first = differences[:, :n]
+        half = stdtrit(n - 1, 0.975) * first.std(axis=1, ddof=1) / np.sqrt(n)
+        excludes_0[abs(first.mean(axis=1)) > half] = True
+    assert 100 * excludes_0.mean() == pytest.approx(percent, abs=0.22)
 
 
 def test_one_seed_that_was_grown_had_no_interval_to_choose_by(pair):
