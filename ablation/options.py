@@ -49,8 +49,8 @@ class StudyOptions:
     """The arm that every difference is taken to. Default: that of the study of --beside, or else
     the first of sin and sin_vaswani, or the first arm."""
     seeds: Annotated[int | None, Range(ge=1)] = None
-    """Seeds of each arm. Default: the tier's; quick: 6. More than a study in this folder has: they
-    are added to it, and the report says so."""
+    """Seeds of each arm. Default: the tier's; quick: 6. If there is a study in the folder already:
+    those it has. A larger number adds seeds to it, and the report says so."""
     tokens: str | None = None
     """Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's; quick:
     512k,1M."""
