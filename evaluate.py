@@ -38,7 +38,8 @@ with importing(__name__):
     from tqdm import tqdm
 
     from data.dataset import label_text
-    from data.sources import SOURCES, DataConfig, check_column, resolve_files
+    from data.search import resolve_files
+    from data.sources import SOURCES, DataConfig, check_column
     from data.text import Text, open_text
     from data.tokenizer import open_tokenizer
     from files import (

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.kinds import COMPRESSED
 from data.prepare import suitable_val_fraction, write_files
-from data.readers import COMPRESSED
-from data.sources import AUTO, SOURCES, DataConfig, Files, list_names
+from data.search import list_names
+from data.sources import AUTO, SOURCES, DataConfig, Files
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import (

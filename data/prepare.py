@@ -25,15 +25,8 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.sources import (
-    SOURCES,
-    DataConfig,
-    LeftOut,
-    Source,
-    StandardLibrary,
-    list_names,
-    name_text,
-)
+from data.search import LeftOut, list_names
+from data.sources import SOURCES, DataConfig, Source, StandardLibrary, name_text
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say

@@ -5,7 +5,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from data.readers import WORDS_IN_ROW
+from data.columns import WORDS_IN_ROW
 from data.tokenizer import Tokenizer
 
 TOKENS_FOR_PROMPT = 2000  # at the start of a text; a prompt is chosen from these

@@ -27,7 +27,7 @@ import docstring_parser
 import msgspec
 import yaml
 
-from data.readers import PLAIN, TABLES, file_kind
+from data.kinds import PLAIN, TABLES, file_kind
 from data.sources import AUTO, SOURCES, DataConfig, Fitted, check_sources
 from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from data.dataset import Prepared, label_text
-from data.sources import AUTO, DataConfig, Files, check_column, resolve_files
+from data.search import resolve_files
+from data.sources import AUTO, DataConfig, Files, check_column
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from files import may_be_in_name, sha256

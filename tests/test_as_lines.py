@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 from builders import ROOT
 
-from data import readers
+from data import kinds
 from tools.as_lines import CHAT_BEGINNING, MAIL_BEGINNING, READERS, choose_reader, main, page_text
 
 PAGE = """\
@@ -387,9 +387,9 @@ def test_a_file_without_text_is_noted(tmp_path, capsys):
 
 def test_it_knows_what_the_advice_sends_to_it():
     """It imports nothing of gyre, so both have their own lists."""
-    assert set(READERS) == readers.CONVERTIBLE | readers.SUBTITLES | {".json"}
-    assert MAIL_BEGINNING == readers.MAIL_BEGINNING
-    assert CHAT_BEGINNING == readers.CHAT_BEGINNING
+    assert set(READERS) == kinds.CONVERTIBLE | kinds.SUBTITLES | {".json"}
+    assert MAIL_BEGINNING == kinds.MAIL_BEGINNING
+    assert CHAT_BEGINNING == kinds.CHAT_BEGINNING
 
 
 @pytest.mark.parametrize("padding", range(3))

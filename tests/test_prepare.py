@@ -29,7 +29,8 @@ from data.prepare import (
     suitable_val_fraction,
     suitable_vocabulary,
 )
-from data.sources import SOURCES, DataConfig, Files, LeftOut, Source, StandardLibrary
+from data.search import LeftOut
+from data.sources import SOURCES, DataConfig, Files, Source, StandardLibrary
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2

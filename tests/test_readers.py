@@ -25,9 +25,10 @@ import pyarrow.parquet
 import pytest
 from builders import run_python
 
-from data import readers
+from data import columns, detect, readers, tables
+from data.columns import value_text
 from data.prepare import copy_parts
-from data.readers import is_damaged, split_documents, value_text
+from data.readers import is_damaged, split_documents
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 from tools import as_lines
@@ -503,7 +504,7 @@ def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
 
 @pytest.mark.parametrize("name, pack", [("a.json", bytes), ("a.json.gz", gz)])
 def test_the_start_of_large_json_is_enough_for_advice(tmp_path, monkeypatch, name, pack):
-    monkeypatch.setattr(readers, "JSON_START", 50)
+    monkeypatch.setattr(detect, "JSON_START", 50)
     content = b'{"users": [{"id": 1}], "messages": [{"text": "' + b"a" * 1000
     with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
         read(write(tmp_path / name, pack(content)))
@@ -524,7 +525,7 @@ def test_the_advice_for_one_json_object_names_its_longest_text(tmp_path, content
     '{"a": 1}', '{"about": {"a": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx', "", "{", "\0\0",
     '{"a": ' + "[" * 100_000, '{"a": [[{}]]}'], ids=short)
 def test_json_that_cannot_be_told_has_both_commands(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(readers, "JSON_START", 200_000)
+    monkeypatch.setattr(detect, "JSON_START", 200_000)
     with pytest.raises(UserError, match=r"jq -c '\.\[\]' .*jq -c '\.KEY\[\]' .* rename it"):
         read(write(tmp_path / "a.json", content))
 
@@ -578,7 +579,7 @@ def test_jsonl_that_is_none_is_described(tmp_path, content, words):
 
 
 def test_an_array_on_one_line_is_never_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "read_lines", None)
+    monkeypatch.setattr(tables, "read_lines", None)
     with pytest.raises(UserError, match="one JSON array"):
         read(write(tmp_path / "a.jsonl", b'[{"text": "a"},' * 1000))
 
@@ -609,7 +610,7 @@ def test_a_chat_is_a_text_with_a_line_for_each_turn(tmp_path, row):
     (None, None), ("", None), (5, None)])
 def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
     row = {"messages": [{"role": "tool", "content": None}, {"role": "user", "content": content}]}
-    assert readers.row_text(row, "messages") == expected
+    assert columns.row_text(row, "messages") == expected
 
 
 @pytest.mark.parametrize(
@@ -617,7 +618,7 @@ def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
               ["a", {"type": "link"}], [{"text": "a"}], [{"type": 1, "text": "a"}],
               [{"role": "user", "text": "hi"}]])
 def test_other_values_have_no_text(value):
-    assert readers.row_text({"text": value}, "text") is None
+    assert columns.row_text({"text": value}, "text") is None
 
 
 def test_a_chat_without_known_words_is_refused(tmp_path):
@@ -627,7 +628,7 @@ def test_a_chat_without_known_words_is_refused(tmp_path):
 
 
 def test_the_keys_of_a_turn_may_be_mixed():
-    assert readers.row_text({"a": [{"from": "user", "content": "hi"}]}, "a") == "user: hi"
+    assert columns.row_text({"a": [{"from": "user", "content": "hi"}]}, "a") == "user: hi"
 
 
 @pytest.mark.parametrize("name", ["completion", "it's"])
@@ -727,14 +728,14 @@ AS_LINES = "first (python -c .*) makes FILE.jsonl, and then jq -c .* FILE.jsonl 
 def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
     command = find_command(path, AS_LINES)
-    assert shlex.split(command) == ["python", "-c", readers.PARQUET_AS_LINES]
+    assert shlex.split(command) == ["python", "-c", columns.PARQUET_AS_LINES]
 
 
 def test_a_parquet_file_becomes_lines_as_advised(tmp_path):
     """The test above shows that this is the code of the command."""
     write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
     with chdir(tmp_path):
-        exec(readers.PARQUET_AS_LINES.replace("FILE", "a.parquet"), {})
+        exec(columns.PARQUET_AS_LINES.replace("FILE", "a.parquet"), {})
     lines = (tmp_path / "a.parquet.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == [{"data": {"body": "caf\u00e9"}}]
 
@@ -760,10 +761,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def test_only_columns_of_text_are_read_of_parquet(tmp_path, values, is_read):
     path = write_parquet(tmp_path / "a.parquet", {"text": values})
     if is_read:
-        assert list(readers.read_parquet(str(path), "text")) == [{"text": "a"}]
+        assert list(tables.read_parquet(str(path), "text")) == [{"text": "a"}]
         return
-    with pytest.raises(readers.NoText, match="no text in a column 'text', only"):
-        next(readers.read_parquet(str(path), "text"))
+    with pytest.raises(columns.NoText, match="no text in a column 'text', only"):
+        next(tables.read_parquet(str(path), "text"))
 
 
 def test_chats_in_parquet_are_named_and_read(tmp_path):
@@ -786,7 +787,7 @@ def large_parquet(tmp_path_factory, request):
 READ_AND_MEASURE = """
 import sys
 import pyarrow.parquet
-from data.readers import read_rows
+from data.tables import read_rows
 
 def peak():
     lines = open("/proc/self/status", encoding="utf-8").readlines()
@@ -1207,7 +1208,7 @@ def test_a_folder_of_damaged_files_is_an_error(tmp_path, names):
 def test_an_error_of_the_machine_leaves_no_file_out(tmp_path, monkeypatch, error, words):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.jsonl", '{"text": "row"}')
-    monkeypatch.setattr(readers, "read_jsonl", Mock(side_effect=error))
+    monkeypatch.setattr(tables, "read_jsonl", Mock(side_effect=error))
     with pytest.raises(UserError, match=f"b.jsonl cannot be read: .*{words}"):
         copied(tmp_path)
 

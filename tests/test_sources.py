@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data import readers, sources
+from data import documents, readers
 from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
@@ -199,7 +199,7 @@ def test_rows_whose_value_is_no_text_are_no_documents(tmp_path):
 
 def test_a_column_of_numbers_is_refused_early(tmp_path, monkeypatch):
     """And not after a data set of many gigabytes."""
-    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    monkeypatch.setattr(documents, "ROWS_TRIED", 3)
     path = write_jsonl(tmp_path / "a.jsonl", [5, None, 6])
     with open(path, "a", encoding="utf-8") as file:
         file.write("a row that is no JSON\n")
@@ -208,13 +208,13 @@ def test_a_column_of_numbers_is_refused_early(tmp_path, monkeypatch):
 
 
 def test_one_text_among_the_first_rows_is_enough(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    monkeypatch.setattr(documents, "ROWS_TRIED", 3)
     path = write_jsonl(tmp_path / "a.jsonl", [5, "b", 6, "d"])
     assert texts(files=path) == ["b", "d"]
 
 
 def test_a_late_text_is_found_after_rows_without(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "ROWS_TRIED", 3)
+    monkeypatch.setattr(documents, "ROWS_TRIED", 3)
     path = write_jsonl(tmp_path / "a.jsonl", ["", None, "", None, "a"])
     assert texts(files=path) == ["a"]
 

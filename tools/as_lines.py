@@ -371,7 +371,7 @@ def read_mailbox(path: Path) -> Iterator[str]:
     yield from map(message_text, mailbox.mbox(path, parse_message, create=False))
 
 
-# How a line of a chat of WhatsApp begins, as data/readers.py has it.
+# How a line of a chat of WhatsApp begins, as data/kinds.py has it.
 CHAT_BEGINNING = re.compile(
     r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}), \d{1,2}[:.]\d{2}([:.]\d{2})?"
     r"([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
@@ -559,7 +559,7 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
 }
 
 
-# Of mail, perhaps with the line that begins a message in an mbox, as data/readers.py has it.
+# Of mail, perhaps with the line that begins a message in an mbox, as data/kinds.py has it.
 MAIL_BEGINNING = re.compile(
     r"(From \S+.*\n)?([\w-]+:.*\n([ \t].*\n)*)*?(Message-ID|MIME-Version|Received|Return-Path):",
     re.IGNORECASE)

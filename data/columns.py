@@ -1,0 +1,316 @@
+"""The text in a row of a table, and advice on which column has it."""
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from data.kinds import CONVERT
+from errors import UserError, closest
+
+DEFAULT_COLUMN = "text"
+
+# How Python, Arrow and `datasets` call the type of text, and that of a list of texts.
+TEXT_TYPE = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
+NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
+TEXT_LIST = "list of str"  # likewise
+FORMATTED = "list of formatted parts"  # likewise
+TEXT_LISTS = (
+    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<.*: (large_)?string>"
+    r"|List\(Value\('(large_)?string'\)\)"
+)
+CHAT = "list of turns"  # likewise
+CHATS = (
+    rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
+    r"|List\(\{.*'(role|from)': Value\('(large_)?string'\).*\}\)"
+)
+# The keys of a turn of a chat under which it says who speaks, and what is said.
+SPEAKERS = ("role", "from")
+WORDS = ("content", "value")
+
+# Two words, or a character of a language without spaces between words: Thai, Lao, Burmese, Khmer,
+# Japanese and Chinese. Ids, hashes, addresses and most dates have neither.
+WORDS_IN_ROW = re.compile(r"[^\W\d_][^\w\s]*\s+[^\w\s]*[^\W\d_]"
+                          r"|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u9fff]")
+# The types of formatted parts. Other programs have objects with a type and a text, too, such as
+# paragraphs, which have to be kept apart.
+TELEGRAM = """
+plain bold italic underline strikethrough spoiler code pre blockquote link text_link email phone
+mention mention_name hashtag cashtag bot_command bank_card custom_emoji
+"""
+SHORT = 200  # characters that a row of short texts has on average
+# A note suggests a column with more than this many times the text of another one.
+LONGER = 3
+
+# What is no name of a column in the first line of a CSV: a number, or a text.
+NO_NAME = r"(?s)[-\d.,]*\d|.{60,}"
+# `datasets` needs pandas, so whoever has Parquet files has it.
+PARQUET_AS_LINES = (
+    'import pandas; pandas.read_parquet("FILE").to_json("FILE.jsonl", orient="records", '
+    "lines=True, force_ascii=False)"
+)
+
+
+class NoText(UserError):
+    """A table has no text in the column that is read."""
+
+
+@dataclass
+class ColumnSizes:
+    """How many characters each column of some tables has, as far as they are known."""
+
+    rows: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+    """In columns that can be read."""
+    prose: Counter[str] = field(default_factory=Counter)
+    """Likewise, in values with WORDS_IN_ROW."""
+    nested: Counter[str] = field(default_factory=Counter)
+    """In objects and lists that cannot be read, in strings with WORDS_IN_ROW."""
+    keys: dict[str, Counter[str]] = field(default_factory=dict)
+    """Likewise, by the keys of these objects, and of the objects in these lists."""
+
+    def add(self, name: str, texts: Iterable[str]) -> None:
+        """Add a value of a column: its text, or the texts in its list."""
+        for text in texts:
+            self.texts[name] += len(text)
+            if WORDS_IN_ROW.search(text):
+                self.prose[name] += len(text)
+
+    def add_nested(self, name: str, value: Any) -> None:
+        """Add an object or a list that cannot be read, with what is in it at any depth."""
+        for member in value if isinstance(value, list) else [value]:
+            for key, text in member.items() if isinstance(member, dict) else ():
+                if isinstance(text, str) and WORDS_IN_ROW.search(text):
+                    self.keys.setdefault(name, Counter())[key] += len(text)
+        values = [value]
+        while values:
+            inner = values.pop()
+            if isinstance(inner, dict):
+                values += inner.values()
+            elif isinstance(inner, list):
+                values += inner
+            elif isinstance(inner, str) and WORDS_IN_ROW.search(inner):
+                self.nested[name] += len(inner)
+
+    def update(self, other: "ColumnSizes") -> None:
+        """Add the sizes of another table."""
+        self.rows += other.rows
+        self.texts.update(other.texts)
+        self.prose.update(other.prose)
+        self.nested.update(other.nested)
+        for name, keys in other.keys.items():
+            self.keys.setdefault(name, Counter()).update(keys)
+
+    def longest(self, names: Iterable[str]) -> str:
+        """Return the name of the column with most prose, or with most characters if none has any.
+        """
+        return max(names, key=lambda name: (self.prose[name], self.texts[name]))
+
+
+def run_jq(program: str, is_parquet: bool) -> str:
+    """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
+    if is_parquet:
+        return (f"first python -c {shlex.quote(PARQUET_AS_LINES)} makes FILE.jsonl, and then "
+                f"jq -c {shlex.quote(program)} FILE.jsonl > NEW.jsonl does that")
+    return f"of a .jsonl file, jq -c {shlex.quote(program)} FILE > NEW.jsonl does that"
+
+
+def jq_field(name: str) -> str:
+    """Return the filter of jq for the value under a key."""
+    is_plain = re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)
+    return f".{name}" if is_plain else f".[{json.dumps(name)}]"
+
+
+def split_column(column: str, present: Container[str]) -> list[str]:
+    """Return the names in data.column: one that is present, or else those between its commas."""
+    if column in present:
+        return [column]
+    return [name if name in present else name.strip() for name in column.split(",")]
+
+
+def row_text(row: Mapping[str, Any], column: str) -> str | None:
+    """Return the text of a row, or None: those of the columns in data.column, below each other."""
+    texts = [value_text(row.get(name)) for name in split_column(column, row)]
+    return "\n".join(text for text in texts if text) or None
+
+
+def value_text(value: Any) -> str | None:
+    """Return the text of a value in a column, or None if it has none.
+
+    The strings of a list stand below each other, and so do the turns of a chat, as "user: Hello".
+    The parts of a formatted text are joined without a separator.
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    if is_chat(value):
+        value = [turn for turn in map(turn_text, value) if turn]
+    elif is_formatted(value):
+        return "".join(part if isinstance(part, str) else part["text"] for part in value)
+    if not all(isinstance(part, str) for part in value):
+        return None
+    return "\n".join(value)
+
+
+def is_chat(value: list[Any]) -> bool:
+    """Return whether a list holds turns of a chat: who speaks in each, and what is said in some."""
+    if not all(isinstance(turn, dict) for turn in value):
+        return False
+    have_speakers = all(first_of(SPEAKERS, turn) is not None for turn in value)
+    return have_speakers and any(first_of(WORDS, turn) is not None for turn in value)
+
+
+def is_formatted(value: list[Any]) -> bool:
+    """Return whether a list holds strings and objects with a type and a text, as Telegram writes a
+    message with a link or in bold."""
+    objects = [part for part in value if not isinstance(part, str)]
+    return objects != [] and all(
+        isinstance(part, dict) and part.get("type") in TELEGRAM.split()
+        and isinstance(part.get("text"), str) for part in objects)
+
+
+def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:
+    """Return the value of the first of these keys that a turn has, or None."""
+    return next((turn[key] for key in keys if turn.get(key) is not None), None)
+
+
+def turn_text(turn: Mapping[str, Any]) -> str:
+    """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
+    words = first_of(WORDS, turn)
+    if isinstance(words, list):  # of parts, among which may be images
+        parts = [part.get("text") for part in words if isinstance(part, dict)]
+        words = "\n".join(part for part in parts if isinstance(part, str))
+    if not isinstance(words, str) or not words:
+        return ""
+    return f"{first_of(SPEAKERS, turn)}: {words}"
+
+
+def no_text(
+    column: str, wanted: str, columns: Mapping[str, str], delimiter: str | None = None,
+    is_parquet: bool = False, sizes: ColumnSizes | None = None,
+) -> NoText:
+    """Return the error for a table of these columns and types, of which `column` is no text.
+
+    `wanted` is data.column, which may have further names. `delimiter` is that of a CSV. `sizes` are
+    those of the columns, if they are known.
+    """
+    for name, kind in columns.items():
+        if re.fullmatch(CHATS, kind):
+            return NoText(f"its rows are chats, with a list of turns in the column {name!r}: "
+                          f"--data.column {shlex.quote(name)} reads each as one text, with a line "
+                          "such as 'user: Hello' for each turn. For a model with a chat template, "
+                          "write the turns as it does: see docs/interop.md#chat-templates")
+    names = []
+    for name, kind in columns.items():
+        is_text = re.fullmatch(TEXT_TYPE, kind)
+        names.append(repr(name) if is_text else f"{name!r} ({kind})")
+    readable = [name for name, kind in columns.items()
+                if re.fullmatch(f"{TEXT_TYPE}|{TEXT_LISTS}", kind)]
+    if sizes is None:
+        sizes = ColumnSizes()
+    advice = suggest_column(column, wanted, columns, readable)
+    if not advice:
+        advice = advise_column(readable, sizes, is_csv=delimiter is not None)
+        advice += advise_nested(column, columns, readable, sizes, is_parquet)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+
+
+def name_type(value: Any) -> str:
+    """Return what a value of a row is called. An empty list has nothing to be called by."""
+    if value == []:
+        return NOTHING
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return TEXT_LIST
+    if isinstance(value, list) and is_chat(value):
+        return CHAT
+    if isinstance(value, list) and is_formatted(value):
+        return FORMATTED
+    return type(value).__name__
+
+
+def suggest_column(
+    column: str, wanted: str, columns: Container[str], texts: Iterable[str]
+) -> str:
+    """Return `wanted` with a name of `texts` that is nearly `column`, as a question; "" if none is.
+
+    Other names in it that are no columns are corrected too, where they can be.
+    """
+    names = split_column(wanted, columns)
+    in_lower_case = {name.lower(): name for name in texts if name not in names}
+    corrected = []
+    for name in names:
+        nearest = None
+        if name == column or name not in columns:
+            nearest = closest(name.lower(), in_lower_case)
+        if nearest is not None:
+            corrected.append(in_lower_case.pop(nearest))
+        elif name == column:
+            return ""
+        else:
+            corrected.append(name)
+    return f"did you mean --data.column {shlex.quote(','.join(corrected))}?"
+
+
+def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
+    """Return how to choose one of `texts`, the columns of text, or what to do if there is none."""
+    if not texts:
+        return "write its texts into a .jsonl file with a column 'text'"
+    if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
+        return "its first line has to name the columns: write such a line above it"
+    longest = sizes.longest(texts)
+    advice = "choose a column of text with --data.column"
+    if sizes.texts[longest] > 0:
+        advice = f"choose one with --data.column, as {shlex.quote(longest)}, which has most text"
+    advice += "; --data.column A,B joins two"
+    if len(texts) == 1:
+        advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
+    if is_csv:
+        advice += ("; if its first line is a row already, write a line above it that names the "
+                   "columns")
+    return advice
+
+
+def advise_nested(
+    column: str, columns: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes,
+    is_parquet: bool,
+) -> str:
+    """Return how to take texts out of objects: those in `column`, or else where most text is.
+
+    "" if there are none, and if the columns of text, `texts`, are neither missing nor short.
+    """
+    nested = [name for name, kind in columns.items()
+              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
+    if not nested:
+        return ""
+    name = max(nested, key=lambda name: sizes.nested[name])
+    advice = "; "
+    if column in nested:
+        name = column
+    elif texts:
+        longest = sizes.texts[sizes.longest(texts)]
+        is_short = longest < SHORT * sizes.rows
+        if not is_short or sizes.nested[name] <= LONGER * longest:
+            return ""
+        advice = f"; column {name} has more text: "
+    if name == "mapping" and "current_node" in columns and not is_parquet:  # ChatGPT's
+        return (f"{advice}{CONVERT} writes its chats, which --data.column messages reads")
+    key = "KEY"  # where it is not known, or deeper
+    if name in sizes.keys:
+        ((key, _),) = sizes.keys[name].most_common(1)
+    program = take_out(name, key, is_list=columns[name] == "list")
+    return f"{advice}for the texts under {key} {run_jq(program, is_parquet)}"
+
+
+def take_out(column: str, key: str, is_list: bool) -> str:
+    """Return a program of jq that makes rows of the texts under a key of the objects in a column.
+    """
+    path = jq_field(key)
+    if path.startswith(".["):
+        path = path[1:]  # earlier versions of jq do not know .a.["b"]
+    if is_list:
+        return f'{{text: ([{jq_field(column)}[]?{path} | strings] | join("\\n"))}}'
+    return f"{{text: {jq_field(column)}{path}}}"

@@ -1,0 +1,392 @@
+"""Which files a name, a glob or a folder of --data.files leads to."""
+
+import glob
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn
+
+from data.detect import begins_as_text, check_kind, find_kind, is_text_file
+from data.kinds import CONVERT, CONVERTIBLE, NO_PROSE, PLAIN, REFUSED, file_kind
+from data.readers import NotUTF8, OtherFormat, read_text, reading
+from errors import UserError, closest
+
+SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
+# Folders that a build tool writes, and the files beside them that tell that it does.
+BUILT = {"build", "dist", "target"}
+BUILD_FILES = (
+    "package.json", "tsconfig.json", "pyproject.toml", "setup.py", "Cargo.toml", "CMakeLists.txt",
+    "pom.xml", "build.gradle", "build.gradle.kts", "build.sbt", "pubspec.yaml",
+)
+# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py,
+# ablation/plan.py and formats/web.py.
+OUTPUTS = (
+    ("gyre's runs", "run.json", "config.yaml"),
+    ("gyre's prepared texts", "manifest.json", "train.bin"),
+    ("gyre's studies", "plan.json", "results"),
+    ("gyre's studies", "plan.json", "logs"),  # before its first record
+    ("gyre's pages", "index.html", "model.gguf"),
+)
+
+
+def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
+    """Return the text files in a folder and its subfolders, the others, and what is skipped.
+
+    The text files are sorted, and the others grouped by suffix. What is skipped is described, each
+    kind once: outputs of gyre below `folder`, folders of software and of built files by their
+    names, folders that cannot be read, links to folders, and links that lead nowhere. Hidden files
+    and folders are skipped without a description.
+    """
+    texts: list[str] = []
+    others: dict[str, list[str]] = {}
+    skipped: set[str] = set()
+
+    def skip_unreadable(error: OSError) -> None:
+        skipped.add("folders that cannot be read")
+
+    for parent, subfolders, names in os.walk(folder, onerror=skip_unreadable):
+        entered = []
+        for name in subfolders:
+            if name[0] == ".":
+                continue
+            path = os.path.join(parent, name)
+            reason = why_not_entered(path)
+            if reason is None:
+                entered.append(name)
+            else:
+                skipped.add(reason)
+        subfolders[:] = entered
+        for name in names:
+            path = os.path.join(parent, name)
+            if name[0] == ".":
+                continue
+            if not os.path.exists(path):
+                skipped.add("links to files that are not there")
+            elif os.path.isfile(path) and is_text_file(path):
+                texts.append(path)
+            elif os.path.isfile(path):
+                others.setdefault(find_kind(path), []).append(path)
+    return sorted(texts, key=lambda path: Path(path).parts), others, skipped
+
+
+def why_not_entered(folder: str) -> str | None:
+    """Return why a subfolder is skipped, such as "links to folders", or None if it is not."""
+    name = os.path.basename(folder)
+    if name in SOFTWARE:
+        return name
+    if os.path.islink(folder):  # os.walk does not follow it
+        return "links to folders"
+    project = os.path.dirname(folder)
+    if name in BUILT and any(os.path.exists(os.path.join(project, file)) for file in BUILD_FILES):
+        return f"what was built in {name}"
+    return describe_output(Path(folder))
+
+
+def describe_output(folder: Path) -> str | None:
+    """Return what a folder is if a command of gyre wrote it, or else None.
+
+    An exported model counts as the user's own folder.
+    """
+    for what, *markers in OUTPUTS:
+        # Not Path.exists, which raises an error for a folder that nobody may look into.
+        if all(os.path.exists(folder / name) for name in markers):
+            return what
+    if folder.name == "wandb":
+        for pattern in ("run-*", "offline-run-*", "superseded"):
+            if any(folder.glob(pattern)):
+                return "wandb's logs"
+    return None
+
+
+def match_files(pattern: str) -> list[str]:
+    """Return the file of this name, or else those that the glob matches, sorted.
+
+    Raises UserError if there is none, or if one is no text by its name.
+    """
+    matches = [pattern]
+    if not os.path.exists(pattern):
+        matches = sorted(glob.glob(pattern, recursive=True))
+    paths = [path for path in matches if not os.path.isdir(path)]
+    if not paths:
+        raise UserError(f"--data.files {pattern} matches no file{suggest_source(pattern)}")
+    for path in paths:
+        if not os.path.exists(path):
+            raise UserError(f"--data.files {pattern} names {path}, a link to a file that is not "
+                            "there: remove it, or name the files without it")
+        check_kind(path)
+    return paths
+
+
+def suggest_source(pattern: str) -> str:
+    """Return what may be meant by a name of --data.files that leads to no file."""
+    if pattern == "-":
+        return ": did you mean --data.files /dev/stdin?"
+    if re.match("https?://", pattern):
+        return f": did you mean --data.url {shlex.quote(pattern)}?"
+    parts = [part.strip() for part in pattern.split(",")]
+    if len(parts) > 1 and all(map(os.path.exists, parts)):
+        several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
+        return f": did you mean {several}?"
+    hint = suggest_file(pattern)
+    if re.fullmatch(r"[\w-]+/[\w-]+", pattern) and not os.path.exists(Path(pattern).parent):
+        hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
+    return hint
+
+
+def suggest_file(pattern: str) -> str:
+    """Return the working directory, for a relative path, and the nearest name beside a file that is
+    not there."""
+    place = "" if os.path.isabs(pattern) else f" in {os.getcwd()}"
+    folder, name = os.path.split(pattern)
+    names: list[str] = []
+    with suppress(OSError):  # the folder may be missing too
+        names = os.listdir(os.path.abspath(folder))
+    nearest = closest(name, names)
+    if nearest is None:  # without a suffix, or with another one
+        stems = {Path(each).stem: each for each in sorted(names)}
+        stem = closest(Path(name).stem, stems)
+        nearest = stems.get(stem or "")
+    if nearest is None:
+        return place
+    return f"{place} (did you mean {os.path.join(folder, nearest)}?)"
+
+
+def search_files(pattern: str) -> "Search":
+    """Return what a name leads to: a file, or the text files in a folder, or those of a glob.
+
+    Raises UserError if there is none, or if a file is no text by its name.
+    """
+    if not os.path.isdir(pattern):
+        paths = match_files(pattern)
+        return Search(pattern, paths, is_named=os.path.exists(pattern))
+    paths, others, skipped = list_folder(pattern)
+    search = Search(pattern, paths, others, sorted(skipped), is_folder=True)
+    if not paths:
+        left_out = search.describe_others()
+        content = f", and has {left_out}" if left_out else ""
+        advice = search.advise_conversion()
+        unknown = search.find_unknown()
+        if unknown is not None:
+            kind, glob_of_kind = unknown
+            advice += f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
+        if not advice:
+            advice = search.advise_refused()
+        raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
+    return search
+
+
+def resolve_files(names: Iterable[str]) -> set[str]:
+    """Return the real paths of the files that these names lead to.
+
+    A name that leads to no text stands for itself: its file may be gone.
+    """
+    paths: set[str] = set()
+    for name in names:
+        pattern = os.path.expanduser(name)
+        matches = [pattern]
+        with suppress(UserError):
+            matches = search_files(pattern).paths
+        paths.update(map(os.path.realpath, matches))
+    return paths
+
+
+class LeftOut(UserError):
+    """A file in a folder or of a glob is not UTF-8, or one in a folder is damaged, or is a table
+    without text."""
+
+
+@dataclass
+class Search:
+    """The files that a name in data.files leads to."""
+
+    pattern: str
+    paths: list[str]
+    others: dict[str, list[str]] = field(default_factory=dict)
+    """Files in a folder that are no text by their names, by suffix."""
+    skipped: list[str] = field(default_factory=list)
+    """What else is in the folder and not read."""
+    is_folder: bool = False
+    is_named: bool = False
+    """Whether the name is that of a file."""
+    not_utf8: list[str] = field(default_factory=list)
+    """Those of its files that turned out not to be UTF-8, without those that an earlier search has
+    found."""
+    other_formats: list[OtherFormat] = field(default_factory=list)
+    """Errors that name a format: for those of `not_utf8` whose first bytes show one."""
+    damaged: list[str] = field(default_factory=list)
+    """Those of its files that turned out to be damaged, likewise."""
+    damage: UserError | None = None
+    """What is wrong with the first of these."""
+
+    @cached_property
+    def n_files(self) -> int:
+        """How many files these are, each counted once however many links lead to it."""
+        return len({*map(os.path.realpath, self.paths)})
+
+    def leave_out(self, name: str, error: NotUTF8) -> NoReturn:
+        """Count a file that is not UTF-8. Raises LeftOut, or UserError if all files are so."""
+        self.not_utf8.append(name)
+        if isinstance(error, OtherFormat):
+            self.other_formats.append(error)
+        if self.n_files == 1:
+            raise error
+        if len(self.not_utf8) == self.n_files:
+            raise UserError(f"--data.files {self.pattern} has no file to read: "
+                            f"{self.describe_not_utf8()}")
+        raise LeftOut(str(error))
+
+    def leave_out_damaged(self, name: str, error: UserError) -> NoReturn:
+        """Count a file that is damaged. Raises LeftOut, or the error if not much else is there."""
+        self.damaged.append(name)
+        if self.damage is None:
+            self.damage = error
+        size = sum(map(os.path.getsize, self.paths))
+        lost = sum(map(os.path.getsize, {*self.damaged, *self.not_utf8}))
+        if self.n_files == 1 or 2 * lost >= size:
+            raise error
+        raise LeftOut(str(error))
+
+    def describe_others(self) -> str:
+        """Return what in a folder is left out by its name."""
+        counts = {kind: len(paths) for kind, paths in self.others.items()}
+        kinds = [describe_kinds(counts)] if counts else []
+        return ", ".join(kinds + self.skipped)
+
+    def describe_not_utf8(self) -> str:
+        """Return which files are not UTF-8, and how to convert one."""
+        files = "1 file is" if len(self.not_utf8) == 1 else f"{len(self.not_utf8):,} files are"
+        found = f"{files} not UTF-8: {list_names(self.not_utf8)}"
+        if self.other_formats:
+            found += f"; {self.other_formats[0]}"
+        if len(self.not_utf8) > len(self.other_formats):
+            found += ("; iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW converts one of older Windows "
+                      "programs")
+        if len(self.not_utf8) > 1:
+            found += "; --data.files FILE says what is wrong with one"
+        return found
+
+    def find_unknown(self) -> tuple[str, str] | None:
+        """Return the most frequent suffix that is unknown and is text, and the glob for its files.
+
+        None if there is no such suffix, or only those of files that are no prose.
+        """
+        for kind, paths in self.unknown_kinds():
+            # Not of a compressed file, whose name has another suffix behind it.
+            if paths[0].lower().endswith(kind) and begins_as_text(paths[0]):
+                spellings = Counter(path[-len(kind):] for path in paths)
+                ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
+                return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{suffix}")
+        return None
+
+    def unknown_kinds(self) -> list[tuple[str, list[str]]]:
+        """Return the suffixes that may be those of prose, each with its files, most files first."""
+        known = {*PLAIN, *REFUSED, *CONVERTIBLE, *NO_PROSE.split()}
+        unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
+        return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
+
+    def advise_conversion(self) -> str:
+        """Return how to make text of files in a folder that have another format; "" for none."""
+        kinds = sorted(CONVERTIBLE.intersection(self.others))
+        if not kinds:
+            return ""
+        command = CONVERT.replace("FILES", shlex.quote(self.pattern))
+        return f"; {command} writes the text of the {', '.join(kinds)} files"
+
+    def advise_refused(self) -> str:
+        """Return why a file of the most frequent suffix that is no text is not read; or "".
+
+        If no suffix is known to be no text, those that are unknown are tried.
+        """
+        refused = {kind: paths for kind, paths in self.others.items() if kind in REFUSED}
+        try:
+            if refused:
+                check_kind(max(refused.values(), key=len)[0])
+            for _, paths in self.unknown_kinds():
+                with reading(paths[0]):  # its start, of which the second piece is the end
+                    for _ in islice(read_text(paths[0]), 2):
+                        pass
+        except UserError as error:
+            return f"; {error}"
+        return ""
+
+    def list_files(self, unread: set[str]) -> list[str]:
+        """Return notes on which files are read. `unread` are names of files that are left out."""
+        lines: list[str] = []
+        if self.is_folder or not unread.isdisjoint(self.paths):
+            lines.append(self.describe(unread))
+        software = self.describe_software()
+        if software is not None:
+            lines.append(software)
+        return lines
+
+    def lines(self) -> list[str]:
+        """Return notes on files that cannot be read."""
+        lines: list[str] = []
+        if self.not_utf8:
+            lines.append(f"note: {self.describe_not_utf8()}")
+        if len(self.damaged) == 1:
+            lines.append(f"note: 1 file is left out: {self.damage}")
+        elif self.damaged:
+            lines.append(f"note: {len(self.damaged):,} files are left out, which cannot be read: "
+                         f"{list_names(self.damaged)}; of these, {self.damage}")
+        return lines
+
+    def describe(self, unread: set[str]) -> str:
+        """Return a note on how many files are read, and what is left out by its name."""
+        read = [path for path in self.paths if path not in unread]
+        n_read = len(read)
+        total = len(self.paths) + sum(map(len, self.others.values()))
+        share = f"{n_read} files of {total} are read"
+        if n_read == 1:
+            share = f"1 file of {total} is read"
+        kinds = Counter(map(file_kind, read))
+        if len(kinds) > 1:
+            share += f": {describe_kinds(kinds)}"
+        left_out = self.describe_others()
+        rest = f" (left out: {left_out})" if left_out else ""
+        unknown = self.find_unknown()
+        if unknown is not None:
+            kind, glob_of_kind = unknown
+            rest += f"; to read the {kind} files too, add --data.files {shlex.quote(glob_of_kind)}"
+        rest += self.advise_conversion()
+        return f"note: {self.pattern}: {share}{rest}"
+
+    def describe_software(self) -> str | None:
+        """Return a note on files of a glob that are in folders of software, such as node_modules.
+
+        None if there are no such files, or if the glob names their folder.
+        """
+        if self.is_folder or self.is_named:
+            return None
+        folders = SOFTWARE - {*Path(self.pattern).parts}
+        n_inside = 0
+        names: set[str] = set()
+        for path in self.paths:
+            parents = folders.intersection(Path(path).parent.parts)
+            if parents:
+                n_inside += 1
+                names |= parents
+        if n_inside == 0:
+            return None
+        return (f"note: {self.pattern}: {n_inside} of {len(self.paths)} files are in "
+                f"{', '.join(sorted(names))}: name a folder, which leaves these out, if you do not "
+                "want them")
+
+
+def describe_kinds(counts: Mapping[str, int]) -> str:
+    """Return how many files there are of the five most frequent suffixes."""
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:5]
+    return ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in frequent)
+
+
+def list_names(names: list[str]) -> str:
+    """Return the first three names, and how many there are more."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
