@@ -1,6 +1,4 @@
-"""Kinds of files, by their names and first bytes: those that are read, and those that are not, each
-with what to do.
-"""
+"""Kinds of files, by their names and first bytes, and what to do with those that are not read."""
 
 import codecs
 import re

@@ -1,0 +1,114 @@
+"""What is noticed in a text is noted with a command, and the command does what it says."""
+
+import re
+import subprocess
+from email.message import EmailMessage
+
+import pytest
+from text_files import notes, read, run_advised, write
+
+from errors import UserError
+
+LICENSED = """\
+The Project Gutenberg eBook of Days\r
+\r
+*** START OF THE PROJECT GUTENBERG EBOOK DAYS ***\r
+It was.\r
+*** END OF THE PROJECT GUTENBERG EBOOK DAYS ***\r
+Section 1. General Terms of Use\r
+"""
+
+
+@pytest.mark.parametrize("content", [LICENSED, LICENSED.replace("*** ", "***", 2)])
+def test_the_licence_of_gutenberg_is_noted_and_dropped(tmp_path, capsys, content):
+    path = write(tmp_path / "book.txt", content)
+    read(path)
+    [note] = notes(capsys)
+    assert f"of one book: {path}; sed " in note
+    (command,) = re.findall("sed .* > NEW.txt", note)
+    subprocess.run(command.replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW.txt").read_bytes() == b"It was.\r\n"
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(UserError, match="is a folder without text files$"):
+        read(tmp_path)
+
+
+STACK_EXCHANGE = """\
+<?xml version="1.0" encoding="utf-8"?>
+<posts>
+  <row Id="1" PostTypeId="1" Title="Why?" Body="&lt;p&gt;I ask.&lt;/p&gt;" />
+</posts>
+"""
+WIKI = """\
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
+  <page><title>Day</title><ns>0</ns><revision><text>A [[day]].</text></revision></page>
+</mediawiki>
+"""
+
+ANDROID_CHAT = """\
+12/31/20, 9:41\u202fPM - Messages and calls are end-to-end encrypted. Tap to learn more.
+12/31/20, 9:42\u202fPM - Ann: Hi!
+How are you?
+12/31/20, 9:43\u202fPM - Bo: <Media omitted>
+12/31/20, 9:43\u202fPM - Ann left
+"""
+IPHONE_CHAT = """\
+\u200e[31.12.20, 21:41:05] Friends: \u200eMessages and calls are end-to-end encrypted.
+[31.12.20, 21:42:00] Ann: Hi!
+How are you? \u200e<This message was edited>
+\u200e[31.12.20, 21:43:00] Bo: \u200eimage omitted
+"""
+
+
+def make_message(text):
+    message = EmailMessage()
+    message["Subject"] = "Greeting"
+    message.set_content(text)
+    return bytes(message)
+
+
+@pytest.mark.parametrize("name, content, noted, expected", [
+    ("a.eml", make_message("hi"), "mail, whose headers and attachments are trained as", "hi\n"),
+    ("a.mbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("Inbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("a.txt", b"Subject: A\n day\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
+    ("tweets.js", 'window.YTD.tweets.part0 = [ {"tweet": {"text": "hi"}} ]', "JSON in Java", "hi"),
+    ("chat.txt", ANDROID_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
+    ("_chat.txt", IPHONE_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
+    ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
+    ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
+    ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),
+    ("Posts.xml", STACK_EXCHANGE, "XML, whose tags are trained as text: ", "Why?\nI ask."),
+    ("dump.xml", WIKI, "XML, whose tags are trained as text: ", "A [[day]].")])
+def test_the_command_in_a_note_writes_the_text(tmp_path, capsys, name, content, noted, expected):
+    path = write(tmp_path / name, content)
+    read(path)
+    [note] = [line for line in notes(capsys) if line.startswith(noted)]
+    assert str(path) in note
+    assert run_advised(tmp_path, note, name) == [expected]
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.html", "<p>Hi.</p>", "Hi."), ("a.ipynb", '{"cells": [{"source": ["Hi."]}]}', "Hi."),
+    ("a.json", '{"chat": [{"text": "Hi."}]}', "Hi."), ("a", '[{"text": "Hi."}]', "Hi."),
+    ("a.json", '{"of": "x", "chats": {"list": [{"messages": [{"text": "Hi all."}]}]}}', "Hi all."),
+    ("a.rtf", r"{\rtf1\ansi Hi.}", "Hi."), ("a", r"{\rtf1\ansi Hi.}", "Hi."),
+    ("a.opml", '<opml><outline text="Hi."/></opml>', "Hi.")])
+def test_the_command_in_a_refusal_writes_the_text(tmp_path, name, content, expected):
+    with pytest.raises(UserError) as error:
+        read(write(tmp_path / name, content))
+    assert run_advised(tmp_path, str(error.value), name) == [expected]
+
+
+def test_subtitles_are_told_by_their_times(tmp_path, capsys):
+    write(tmp_path / "a.srt", "1\n00:00:01,000 --> 00:00:02,000\nHi.\n")
+    write(tmp_path / "d.srt", "a text\n")
+    read(tmp_path)
+    assert f" as text: {tmp_path}/a.srt; python " in notes(capsys)[-1]
+
+
+def test_a_drawing_is_not_called_xml(tmp_path, capsys):
+    read(write(tmp_path / "a.svg", "<?xml version='1.0'?><svg/>"))
+    assert len(notes(capsys)) == 1  # that it is read as plain text

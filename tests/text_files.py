@@ -1,0 +1,89 @@
+"""Write text files of all kinds, and read them as a training does."""
+
+import gzip
+import io
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import chdir, redirect_stdout
+
+import pyarrow.parquet
+import pytest
+
+from data.prepare import copy_parts
+from data.sources import SOURCES, DataConfig
+from errors import UserError
+from tools import as_lines
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read(*paths, **options):
+    """The documents of files and folders."""
+    config = DataConfig(files=[str(path) for path in paths], **options)
+    config.check()
+    return ["".join(document) for document in SOURCES["files"](config).documents()]
+
+
+def copied(*paths, **options):
+    """The text of files and folders as it is prepared."""
+    config = DataConfig(files=[str(path) for path in paths], **options)
+    with io.BytesIO() as file:
+        copy_parts(SOURCES["files"](config).parts(), file)
+        return file.getvalue().decode()
+
+
+def gz(content):
+    return gzip.compress(content, mtime=0)  # the same bytes in every worker of pytest-xdist
+
+
+def zstd(content):
+    return pyarrow.compress(content, codec="zstd", asbytes=True)
+
+
+def short(value):
+    """The id of a parameter."""
+    return repr(value)[:40]
+
+
+def notes(capsys):
+    """What was said, without "note: "."""
+    return [line.removeprefix("note: ") for line in capsys.readouterr().err.splitlines()]
+
+
+def write_parquet(path, table):
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
+
+
+def find_command(path, command, **options):
+    """What this pattern finds in the error for a table."""
+    with pytest.raises(UserError) as error:
+        read(path, **options)
+    (words,) = re.findall(command, str(error.value))
+    return words
+
+
+def run_command(path, command, **options):
+    """Run it."""
+    words = find_command(path, command, **options)
+    words = words.replace("FILE", path.name).replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(words, shell=True, cwd=path.parent, check=True)
+
+
+def run_advised(folder, advice, *files, **options):
+    """Do what the command in a note or an error does, and read what it has written.
+
+    test_as_lines.py starts the program in a process of its own.
+    """
+    assert advice.count("python tools/as_lines.py FILES > NEW.jsonl") == 1
+    new = folder / "NEW.jsonl"
+    with (pytest.raises(SystemExit, match="^0$"), new.open("w", encoding="utf-8") as file,
+          redirect_stdout(file), chdir(folder)):
+        as_lines.main([*files])
+    return read(new, **options)
