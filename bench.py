@@ -65,8 +65,10 @@ with importing(__name__):
     from gyre.compiled import compile_batch, compile_step
     from gyre.graphed import graph_batch
     from gyre.optim import OptimConfig, Optimizers
-    from gyre.options import Config, Parser, make_config, read_yaml
+    from gyre.options import Config, make_config
+    from gyre.parser import Parser
     from gyre.step import summed_loss
+    from gyre.yaml_files import read_yaml
     from model import kernels
     from model.config import ModelConfig
     from model.encodings import key_dim

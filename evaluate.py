@@ -53,16 +53,10 @@ with importing(__name__):
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
-    from gyre.options import (
-        OPTIONS,
-        Config,
-        JoinColumns,
-        Parser,
-        RunOptions,
-        read_config,
-        require_encoding,
-    )
+    from gyre.options import OPTIONS, Config
+    from gyre.parser import JoinColumns, Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
+    from gyre.yaml_files import read_config, require_encoding
     from model.encodings import POSITIONS
     from model.transformer import Transformer
 
@@ -317,7 +311,7 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
         config = read_config(run.path / "config.yaml")
         context = config.data.seq_len if options.context is None else options.context
         check_windows(run.path, config, context, options.stride)
-        measure.open_prepared(run, config)  # refuses a text that has changed
+        measure.open_prepared_of_run(run, config)  # refuses a text that has changed
         if options.lengths:
             measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len,
                                  "the text held out for validation")
@@ -442,7 +436,7 @@ def list_runs(runs: list[RunDir]) -> str:
         points = run.metrics()
         best = best_validation(run, points)
         if best:
-            tokenizers.add(hash_tokenizer(run))
+            tokenizers.add(tokenizer_hash(run))
         rows.append(run_row(run, points, best))
     notes = []
     bits_column = header.index("bits/byte")
@@ -499,7 +493,7 @@ def label_run_text(run: RunDir, config: Config) -> str:
     return f"{label_text(run.resolve_text_paths(config.data))} {digest[:6]}"
 
 
-def hash_tokenizer(run: RunDir) -> str:
+def tokenizer_hash(run: RunDir) -> str:
     """Return the hashes of the files that make up the tokenizer of a run."""
     hashes = run.record["sha256"]
     return " ".join(hashes[name] for name in sorted(hashes) if name.startswith("tokenizer"))

@@ -32,8 +32,9 @@ with importing(__name__):
     from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
-    from gyre.options import Parser, read_config
+    from gyre.parser import Parser
     from gyre.wandb_log import LogConfig
+    from gyre.yaml_files import read_config
 
 Written = Literal["hf", "gguf", "web"]  # what is made of a run
 # What reads them, by the names that people try.

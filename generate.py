@@ -44,7 +44,7 @@ with importing(__name__):
     )
     from gyre.graphed import graph_batch
     from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
-    from gyre.options import Parser, RunOptions
+    from gyre.parser import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
     from model.generation import Batch, Step

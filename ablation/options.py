@@ -15,8 +15,10 @@ from ablation.plan import TIERS, Overlay, Plan, Tier
 from data.sources import SOURCES, DataConfig
 from errors import Range, UserError
 from gyre.compute import resolve_device
-from gyre.options import Config, Parser, flatten, make_config, read_yaml
+from gyre.options import Config, flatten, make_config
+from gyre.parser import Parser
 from gyre.rundir import RunDir, check_runs_folder
+from gyre.yaml_files import read_yaml
 
 # Options that the study sets for each run. Setting them for all is refused.
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",

@@ -29,7 +29,8 @@ from errors import UserError
 from files import read_sealed, write_sealed
 from gyre.compute import processor_name
 from gyre.optim import OptimConfig
-from gyre.options import OPTIONS, make_config, suggest_name
+from gyre.options import OPTIONS, make_config
+from gyre.suggest import suggest_name
 from model.encodings import POSITIONS
 
 Overlay = dict[str, Any]

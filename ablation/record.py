@@ -14,8 +14,8 @@ from ablation.plan import machine
 from errors import UserError
 from gyre import measure
 from gyre.checkpoint import weight_shapes
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model.transformer import Transformer
 
 
@@ -166,7 +166,7 @@ def hash_origin(run: RunDir) -> dict[str, str]:
             init.update(name.encode() + value.numpy().tobytes())
             shapes[name] = [*value.shape, *model.drawn_as.get(name, ())]
     scale = [*embeddings.shape, model.position.embedding_std]
-    dataset = measure.open_prepared(run, config).dataset(
+    dataset = measure.open_prepared_of_run(run, config).dataset(
         "train", seq_len=config.data.seq_len, batch_size=config.train.batch_size, seed=config.seed)
     batches = hashlib.sha256()
     for step in range(config.train.steps):

@@ -150,8 +150,8 @@ def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
     config = command.config
     beside = command.beside
     step_tokens = config.train.batch_size * config.data.seq_len
-    steps = choose_steps(command.tier, step_tokens)
-    check_names([count * step_tokens for count in steps.horizons])
+    steps = plan_steps(command.tier, step_tokens)
+    check_distinct_names([count * step_tokens for count in steps.horizons])
     for arm_config in command.arm_configs.values():
         check_cooldown(arm_config, steps)
     if steps.tuning == 0:
@@ -189,7 +189,7 @@ def check_records(beside: Path, seeds: list[int]) -> None:
                         "first, or choose more --seeds")
 
 
-def choose_steps(tier: Tier, step_tokens: int) -> Steps:
+def plan_steps(tier: Tier, step_tokens: int) -> Steps:
     """Return the steps of the runs; a step takes `step_tokens` tokens.
 
     Learning rates are tuned on runs that are no longer than the longest one of the study.
@@ -204,7 +204,7 @@ def choose_steps(tier: Tier, step_tokens: int) -> Steps:
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)
 
 
-def check_names(horizons: list[int]) -> None:
+def check_distinct_names(horizons: list[int]) -> None:
     """Raise UserError if the runs of two of these lengths, in ascending order, had one name."""
     for shorter, longer in itertools.pairwise(horizons):
         name = name_tokens(shorter)

@@ -133,7 +133,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         try:
             names = next(rows, [])
             if first:  # else the file is empty
-                check_names(names, column, delimiter, begin, rows)
+                check_header(names, column, delimiter, begin, rows)
             begin = rows.line_num + 1 + skipped
             for fields in rows:
                 further = fields[len(names) :]
@@ -183,7 +183,7 @@ def measure_fields(
     return sizes, None
 
 
-def check_names(
+def check_header(
     names: list[str], column: str, delimiter: str, line: int, rows: Iterable[list[str]]
 ) -> None:
     """Raise UserError unless each of the columns is one of the names in this line of a CSV, once.

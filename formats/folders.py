@@ -46,7 +46,7 @@ def import_model(source: Path, target: Path) -> None:
                 weights = (read_finite(name, foreign.tensors[name]) for name in bar)
                 write_safetensors(folder / WEIGHTS, foreign.tensors, weights)
 
-        create_run(target, foreign,
+        create_imported_run(target, foreign,
                    lambda run: Checkpoints(run).save("best", write_weights, training=None),
                    read_license(source))
     parameters = sum(math.prod(tensor.shape) for tensor in foreign.tensors.values())
@@ -61,7 +61,7 @@ def open_model(source: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tenso
     Raises UserError for what an import refuses.
     """
     with read_source(source) as foreign, spare_folder(source) as spare:
-        run = create_run(spare, foreign)
+        run = create_imported_run(spare, foreign)
         yield run, ((name, read_finite(name, tensor)) for name, tensor in foreign.tensors.items())
         run.path = source  # which messages name: the temporary folder goes away
 
@@ -110,7 +110,7 @@ def spare_folder(source: Path) -> Iterator[Path]:
 def read_gguf(file: Path, folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
     """The model of a GGUF, and its tensors by our names. Writes its tokenizer into `folder`."""
     folder.mkdir()
-    fields, stored = gguf_in.open_file(file)
+    fields, stored = gguf_in.open_gguf(file)
     try:
         model, tensors = gguf_in.read_model(fields, stored)
         check_positions(model, file)
@@ -165,7 +165,7 @@ def read_license(folder: Path) -> str | None:
     return stated if isinstance(stated, str) else None
 
 
-def create_run(
+def create_imported_run(
     target: Path, foreign: Foreign, write: Callable[[Path], None] | None = None,
     license_name: str | None = None,
 ) -> RunDir:
@@ -188,11 +188,11 @@ def create_run(
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
                             manifest={"imported": origin})
-    print_notes(foreign.source, run)
+    print_import_notes(foreign.source, run)
     return run
 
 
-def print_notes(folder: Path, run: RunDir) -> None:
+def print_import_notes(folder: Path, run: RunDir) -> None:
     """Print what may surprise about the tokenizer of a run that was made of `folder`, or of a GGUF.
     """
     tokenizer = open_tokenizer(run.path)

@@ -62,7 +62,7 @@ def open_reader(file: Path) -> Any:
     return Reader(file)
 
 
-def open_file(file: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
+def open_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
     """The fields of a GGUF, and its tensors by their names there.
 
     Raises UserError for a file that is damaged, is a part of a model or has tensors of a type that

@@ -10,8 +10,8 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model.config import ModelConfig
 
 

@@ -15,7 +15,7 @@ from formats.gguf_in import open_reader
 from formats.run import Exported
 from gyre.checkpoint import SAFETENSORS_NAMES
 from gyre.load import NEW_TOKENS
-from gyre.options import read_config
+from gyre.yaml_files import read_config
 from model.sampling import Sampling
 
 PAGE = Path(__file__).with_name("web.html")

@@ -21,8 +21,9 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError, did_you_mean
 from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
-from gyre.options import Config, read_config, require_encoding
+from gyre.options import Config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config, require_encoding
 from model import kernels
 from model.config import ModelConfig, RopeScaling
 from model.generation import Batch, Step, next_logits
@@ -75,7 +76,7 @@ class Trained:
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}: call generate once "
                             "for each text")
-        check_names(sampling)
+        check_sampling_names(sampling)
         check_numbers({"max_new_tokens": max_new_tokens, "seed": seed, **sampling})
         stops = stop
         if isinstance(stop, str):
@@ -112,7 +113,7 @@ class Trained:
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
 
 
-def check_names(sampling: Iterable[str]) -> None:
+def check_sampling_names(sampling: Iterable[str]) -> None:
     """Raise TypeError, which lists the options of `generate`, for a name that is none of them."""
     known = ["max_new_tokens", "seed", "stop", *(option.name for option in fields(Sampling))]
     for name in sampling:
@@ -161,7 +162,7 @@ def load(
     config = read_config(run.path / "config.yaml")
     require_encoding(run.path, config)
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    compute = choose_compute(where, dtype, model_config, rows)
+    compute = choose_compute_to_generate(where, dtype, model_config, rows)
 
     def to_device(name: str, weight: Tensor) -> dict[str, Tensor]:
         return {name: weight.to(where, compute.dtype)}
@@ -186,7 +187,7 @@ def load(
     return Trained(run, config, open_tokenizer(run.path), model, compute)
 
 
-def choose_compute(
+def choose_compute_to_generate(
     device: torch.device, dtype: InferenceDtype, model: ModelConfig, rows: int
 ) -> Compute:
     """Return how a model computes on a device; see `load` for `dtype` and `rows`."""

@@ -404,7 +404,7 @@ def loss_of_32(scorer: Scorer) -> float:
 # --- what a run is --------------------------------------------------------------------------------
 
 
-def open_prepared(run: RunDir, config: Config) -> Prepared:
+def open_prepared_of_run(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
     settings = run.manifest.get("settings")
     data = find_data_of(run.path, run.resolve_data_paths(config.data), settings)
@@ -438,7 +438,7 @@ def open_scorer(
 ) -> tuple[Config, Prepared, Scorer]:
     """Return the configuration of a run, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
-    data = open_prepared(run, trained.config)
+    data = open_prepared_of_run(run, trained.config)
     ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
     # A text that spells an imported tokenizer's EOS has its id too, which is then left out.
     is_text = ~torch.isin(ids, torch.tensor(data.separators))

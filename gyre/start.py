@@ -18,18 +18,11 @@ from errors import UserError
 from files import may_be_in_name, sha256
 from gyre.fit import TEXT, Draft, Layer, make_draft
 from gyre.optim import OptimConfig
-from gyre.options import (
-    Config,
-    Parser,
-    TrainConfig,
-    changed_options,
-    make_config,
-    read_config,
-    read_yaml,
-    require_encoding,
-)
+from gyre.options import Config, TrainConfig, changed_options, make_config
+from gyre.parser import Parser
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
+from gyre.yaml_files import read_config, read_yaml, require_encoding
 from model.config import CHANGEABLE
 from model.encodings import POSITIONS
 

@@ -29,13 +29,15 @@ from data.dataset import prepare
 from gyre.build import build, print_setup, resolve_auto
 from gyre.compute import Compute, InferenceDtype
 from gyre.load import load as load_run
-from gyre.options import Config, Parser, make_config, read_yaml
+from gyre.options import Config, make_config
 from gyre.parallel import World
+from gyre.parser import Parser
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.start import resolve
 from gyre.step import Setup, token_losses
 from gyre.wandb_log import LogConfig
+from gyre.yaml_files import read_yaml
 from model.config import ModelConfig
 from model.rope import rope_frequencies
 from model.transformer import Transformer

@@ -27,8 +27,8 @@ from files import read_json
 from formats.gguf import model_fields
 from formats.names import tensor_names
 from gyre.load import load as load_run
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model.config import ModelConfig
 from model.rope import rope_frequencies
 from model.transformer import Transformer

@@ -16,9 +16,9 @@ import gyre.step
 import train
 from errors import UserError
 from gyre.compute import resolve_device, training_flops
-from gyre.options import read_config
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
+from gyre.yaml_files import read_config
 from model import kernels
 
 # --- device, dtype and compilation ----------------------------------------------------------------

@@ -26,8 +26,8 @@ from data.dataset import find_or_prepare
 from errors import UserError
 from files import write_json
 from gyre import measure
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 
 
 def made_up_runs(folder: Path, **changes) -> list[RunDir]:

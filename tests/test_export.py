@@ -33,8 +33,8 @@ import train
 from data.dataset import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model.config import RopeScaling
 
 

@@ -24,7 +24,7 @@ from files import read_json
 from formats import hf
 from formats.folders import read_license
 from formats.names import tensor_names
-from gyre.options import read_config
+from gyre.yaml_files import read_config
 from model.config import RopeScaling
 from model.rope import precompute_freqs_cis
 

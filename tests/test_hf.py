@@ -39,8 +39,8 @@ from files import read_json
 from formats import hf
 from formats.folders import check_positions
 from gyre.load import load as load_trained
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model.config import RopeScaling
 from model.generation import generate
 from model.rope import precompute_freqs_cis

@@ -15,7 +15,7 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
 from gyre.load import Row, load
-from gyre.options import read_config
+from gyre.yaml_files import read_config
 from model.config import RopeScaling
 from model.generation import generate
 from model.packed_forms import find_part

@@ -33,8 +33,8 @@ from gyre import measure
 from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.compute import Compute
 from gyre.measure import Scorer, choose_blocks, context_range, cut, roll, slide
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model import kernels
 from model.config import RopeScaling
 from model.encodings import POSITIONS

@@ -18,19 +18,10 @@ import generate
 import train
 from errors import Range, UserError
 from gyre import options, start
-from gyre.options import (
-    COMMAND_OPTIONS,
-    CONFIGS,
-    HABITS,
-    OPTIONS,
-    SECTIONS,
-    Config,
-    Parser,
-    RunOptions,
-    make_config,
-    read_config,
-    show_type,
-)
+from gyre.options import OPTIONS, SECTIONS, Config, make_config, show_type
+from gyre.parser import Parser, RunOptions
+from gyre.suggest import COMMAND_OPTIONS, HABITS
+from gyre.yaml_files import CONFIGS, read_config
 from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.sampling import Sampling

@@ -5,7 +5,8 @@ from dataclasses import asdict
 import pytest
 
 from ablation.plan import ARMS
-from gyre.options import make_config, read_yaml
+from gyre.options import make_config
+from gyre.yaml_files import read_yaml
 from model.transformer import Transformer
 
 

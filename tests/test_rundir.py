@@ -20,9 +20,9 @@ from errors import UserError
 from files import read_json, write_json
 from gyre import rundir
 from gyre.checkpoint import Checkpoints
-from gyre.options import read_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir, check_runs_folder, claim_name, is_foreign, resolve_path
+from gyre.yaml_files import read_config
 
 NO_WANDB = parse_config("--log.wandb", "disabled")
 

@@ -14,9 +14,9 @@ from data.dataset import find_or_prepare
 from data.sources import SOURCES, Source
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.start import Start, has_copy, may_be_same_run, resolve, shares_text
+from gyre.yaml_files import read_config
 
 SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
 

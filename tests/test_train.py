@@ -32,9 +32,10 @@ from data.dataset import find_or_prepare
 from errors import UserError
 from evaluate import list_runs
 from gyre import measure
-from gyre.options import make_config, read_config
+from gyre.options import make_config
 from gyre.rundir import RunDir
 from gyre.step import Progress, token_losses, train_step
+from gyre.yaml_files import read_config
 
 
 @pytest.fixture(scope="module")

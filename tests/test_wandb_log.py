@@ -21,9 +21,9 @@ from builders import parse_config, require_package, start_python
 from wandb_server import WandbServer
 
 from gyre import wandb_log
-from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.wandb_log import set_aside_older
+from gyre.yaml_files import read_config
 
 KEY = {"WANDB_API_KEY": "0123456789" * 4}
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")

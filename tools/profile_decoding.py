@@ -29,7 +29,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from gyre import compiled
 from gyre.compute import keep_freed_memory
-from gyre.options import make_config, read_yaml
+from gyre.options import make_config
+from gyre.yaml_files import read_yaml
 from model import kernels, packed_forms
 from model.config import ModelConfig
 from model.generation import Batch

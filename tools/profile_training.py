@@ -24,8 +24,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from gyre.compute import Compute, keep_freed_memory
 from gyre.optim import OptimConfig, Optimizers
-from gyre.options import make_config, read_yaml
+from gyre.options import make_config
 from gyre.step import summed_loss
+from gyre.yaml_files import read_yaml
 from model import kernels, shared_forms
 from model.transformer import Transformer
 

@@ -27,8 +27,8 @@ from torch import Tensor
 import train
 from data.dataset import find_or_prepare
 from errors import UserError
-from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.yaml_files import read_config
 from model import kernels
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
