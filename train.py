@@ -34,7 +34,9 @@ with importing(__name__):
     from tqdm import tqdm
 
     from data.prompt import TOKENS_FOR_PROMPT, first_plain_words
-    from gyre.build import build, print_setup, resolve_auto
+    from gyre.announce import print_setup
+    from gyre.auto import resolve_auto
+    from gyre.build import build
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import Compute, keep_freed_memory
     from gyre.load import NEW_TOKENS

@@ -47,8 +47,8 @@ def import_model(source: Path, target: Path) -> None:
                 write_safetensors(folder / WEIGHTS, foreign.tensors, weights)
 
         create_imported_run(target, foreign,
-                   lambda run: Checkpoints(run).save("best", write_weights, training=None),
-                   read_license(source))
+                            lambda run: Checkpoints(run).save("best", write_weights, training=None),
+                            read_license(source))
     parameters = sum(math.prod(tensor.shape) for tensor in foreign.tensors.values())
     say(f"{target}: {parameters:,} parameters from {source}")
 

@@ -55,7 +55,7 @@ class Start:
 
     config: Config
     """Numbers that depend on the text or on the machine are at their limits until they are chosen.
-    The configuration is final when `gyre.build.resolve_auto` returns."""
+    The configuration is final when `gyre.auto.resolve_auto` returns."""
     stem: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]

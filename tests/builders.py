@@ -26,7 +26,9 @@ from torch import Tensor
 
 import train
 from data.dataset import prepare
-from gyre.build import build, print_setup, resolve_auto
+from gyre.announce import print_setup
+from gyre.auto import resolve_auto
+from gyre.build import build
 from gyre.compute import Compute, InferenceDtype
 from gyre.load import load as load_run
 from gyre.options import Config, make_config

@@ -11,7 +11,9 @@ import torch
 from builders import build_setup, exit_code, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, resume_refusal
 
-import gyre.build
+import gyre.announce
+import gyre.auto
+import gyre.memory
 import gyre.step
 import train
 from errors import UserError
@@ -58,11 +60,11 @@ def decided(workdir, monkeypatch):
         monkeypatch.setattr(Second, "first", [first_uses_onednn, first_compiles])
         gain = 0.0 if first_uses_onednn else 9.0
         monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)
-        monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
-        monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
+        monkeypatch.setattr(gyre.auto, "matmul_rates", lambda *_, **__: [9.0, 1.0])
+        monkeypatch.setattr(gyre.auto, "resolve_compile", resolve_compile)
         start = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "")
         second = Second(1, 2, ALONE.device, is_main=False)
-        start, compute = gyre.build.resolve_auto(start, second)
+        start, compute = gyre.auto.resolve_auto(start, second)
         return compute, start.config, flops
 
     return decide
@@ -114,10 +116,10 @@ def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
 @pytest.fixture
 def auto_run(workdir, monkeypatch, run_name):
     """A run of 3 steps on a machine with fast bfloat16; afterwards the machine has a slow one."""
-    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1e9, 9e9])
+    monkeypatch.setattr(gyre.auto, "matmul_rates", lambda *_, **__: [1e9, 9e9])
     path = train_tiny(workdir, run_name, "--train.device=auto", "--train.dtype=auto",
                       "--train.steps=3")
-    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
+    monkeypatch.setattr(gyre.auto, "matmul_rates", lambda *_, **__: [9e9, 1e9])
     return path
 
 
@@ -213,11 +215,11 @@ def fill_half_a_minute(workdir, monkeypatch):
             timings.append(compute.compiled)
             return 0.25 if compute.compiled else 0.5
 
-        monkeypatch.setattr(gyre.build, "time_first_steps", time_first_steps)
-        monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1.0])  # hardly any FLOP/s
-        monkeypatch.setattr(gyre.build, "resolve_compile",
+        monkeypatch.setattr(gyre.auto, "time_first_steps", time_first_steps)
+        monkeypatch.setattr(gyre.auto, "matmul_rates", lambda *_, **__: [1.0])  # hardly any FLOP/s
+        monkeypatch.setattr(gyre.auto, "resolve_compile",
                             lambda choice, device, dtype, flops: (flops >= least, ""))
-        start, compute = gyre.build.resolve_auto(asked, ALONE)
+        start, compute = gyre.auto.resolve_auto(asked, ALONE)
         assert compute.compiled is start.config.train.compile
         return start.config, timings
 
@@ -267,7 +269,7 @@ def test_threads_that_spin_on_busy_cores_are_noted(
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    gyre.build.note_busy_cores()
+    gyre.announce.note_busy_cores()
     assert ("with OMP_NUM_THREADS=1 before the command" in capsys.readouterr().err) == noted
 
 
@@ -286,13 +288,13 @@ def test_numbers_that_need_more_steps_than_the_minutes_have_are_refused(
 def timed(monkeypatch):
     """The numbers of the steps that are timed."""
     numbers = []
-    start_step = gyre.build.start_step
+    start_step = gyre.auto.start_step
 
     def note(setup, step):
         numbers.append(step)
         return start_step(setup, step)
 
-    monkeypatch.setattr(gyre.build, "start_step", note)
+    monkeypatch.setattr(gyre.auto, "start_step", note)
     return numbers
 
 
@@ -330,7 +332,7 @@ def measured(monkeypatch):
         dtypes_so_far.extend(dtypes)
         return [1e9 for _ in dtypes]
 
-    monkeypatch.setattr(gyre.build, "matmul_rates", matmul_rates)
+    monkeypatch.setattr(gyre.auto, "matmul_rates", matmul_rates)
     return dtypes_so_far
 
 
@@ -342,7 +344,7 @@ def test_a_run_that_goes_on_says_after_which_step_and_how_long(workdir, capfd, s
     compute = replace(setup.compute, expected_seconds=seconds)
     setup.progress.step = 9
     start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
-    gyre.build.print_setup(start, replace(setup, compute=compute))
+    gyre.announce.print_setup(start, replace(setup, compute=compute))
     assert words in capfd.readouterr().err
 
 
@@ -359,7 +361,7 @@ def test_long_validations_are_part_of_the_estimate(workdir, capfd, eval_interval
     setup = build_setup(workdir, *options)
     compute = replace(setup.compute, expected_seconds=7200.0)
     setup.progress.step = 9
-    gyre.build.print_setup(resolve(tiny_argv(workdir, *options), ""),
+    gyre.announce.print_setup(resolve(tiny_argv(workdir, *options), ""),
                            replace(setup, compute=compute))
     assert words in capfd.readouterr().err
 
@@ -372,10 +374,10 @@ def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
     setup = replace(setup, compute=replace(setup.compute, expected_seconds=7200.0))
     start = resolve(tiny_argv(workdir, *options), "")
     fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
-    without = gyre.build.describe_duration(start, setup, repeats_validation=False)
+    without = gyre.announce.describe_duration(start, setup, repeats_validation=False)
     assert "for validation" not in without
     words = "about 2 hours, and about 47 minutes for validation"
-    assert words in gyre.build.describe_duration(fine_tuning, setup, repeats_validation=False)
+    assert words in gyre.announce.describe_duration(fine_tuning, setup, repeats_validation=False)
 
 
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):
@@ -412,13 +414,13 @@ def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(workdir, monkeypatch
         return False, ""
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
+    monkeypatch.setattr(gyre.auto, "resolve_compile", resolve_compile)
     card = World(0, 1, torch.device("cuda", 0))
     for steps in ("10", "20"):
         argv = tiny_argv(workdir, "--train.dtype=auto", "--train.steps", steps)
         config = resolve(argv, "").config
         config = replace(config, train=replace(config.train, minutes=600.0))
-        gyre.build.choose_compute(config, card)
+        gyre.auto.choose_compute(config, card)
     first, second = flops
     assert first == second
     assert first > 1e15
@@ -439,10 +441,10 @@ class SecondCard(World):
 
 def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    monkeypatch.setattr(gyre.build, "check_memory", lambda *_: None)
+    monkeypatch.setattr(gyre.memory, "check_memory", lambda *_: None)
     start = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "")
     second = SecondCard(1, 2, torch.device("cuda", 1), is_main=False)
-    start, compute = gyre.build.resolve_auto(start, second)
+    start, compute = gyre.auto.resolve_auto(start, second)
     assert compute.dtype == torch.float16
     assert start.config.train.dtype == "float16"
 
@@ -457,7 +459,7 @@ def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, meas
     (12.34, "12.3 epochs"), (1.0, "1.0 epochs"), (0.996, "1.0 epochs"), (0.994, "0.99 epochs"),
     (0.0123, "0.012 epochs"), (0.001, "0.001 epochs"), (1e-5, "less than 0.001 epochs")])
 def test_epochs_are_said_without_exponents(epochs, words):
-    assert gyre.build.format_epochs(epochs) == words
+    assert gyre.announce.format_epochs(epochs) == words
 
 
 # --- the learning rate ----------------------------------------------------------------------------
@@ -485,9 +487,9 @@ def test_with_wsd_a_longer_cooldown_lets_the_rate_fall(workdir, capfd):
 def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_len, checked):
     """Before the text is read, numbers chosen for it are at their largest."""
     calls = []
-    monkeypatch.setattr(gyre.build, "check_memory", lambda *asked: calls.append(asked))
+    monkeypatch.setattr(gyre.memory, "check_memory", lambda *asked: calls.append(asked))
     argv = tiny_argv(workdir, f"--data.seq_len={seq_len}", "--train.sample_tokens=0")
-    gyre.build.check_start(resolve(argv, ""), ALONE)
+    gyre.auto.check_start(resolve(argv, ""), ALONE)
     assert len(calls) == checked
 
 
@@ -495,8 +497,8 @@ def test_compiled_steps_that_do_not_fit_stay_eager(fill_half_a_minute, monkeypat
     def count_least_bytes(config, world, dtype, compiled):
         return 1_000 if compiled else 500
 
-    monkeypatch.setattr(gyre.build, "count_least_bytes", count_least_bytes)
-    monkeypatch.setattr(gyre.build, "memory_of", lambda _: 999.0)
+    monkeypatch.setattr(gyre.auto, "count_least_bytes", count_least_bytes)
+    monkeypatch.setattr(gyre.auto, "memory_of", lambda _: 999.0)
     config, timings = fill_half_a_minute(paying_steps=60)
     assert config.train.compile is False
     assert timings == [False]
@@ -506,8 +508,8 @@ def test_compiling_that_was_asked_for_is_refused_if_it_does_not_fit(workdir, mon
     def count_least_bytes(config, world, dtype, compiled):
         return 2**62 if compiled else 500
 
-    monkeypatch.setattr(gyre.build, "count_least_bytes", count_least_bytes)
-    monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (True, ""))
+    monkeypatch.setattr(gyre.memory, "count_least_bytes", count_least_bytes)
+    monkeypatch.setattr(gyre.auto, "resolve_compile", lambda *_: (True, ""))
     with pytest.raises(UserError, match="choose a smaller model"):
         build_setup(workdir, "--train.compile=true")
 
@@ -519,7 +521,7 @@ def test_memory_is_checked_for_steps_as_they_are_computed(
 ):
     """First before the text is prepared, as if nothing was compiled."""
     calls = []
-    monkeypatch.setattr(gyre.build, "check_fits",
+    monkeypatch.setattr(gyre.auto, "check_fits",
                         lambda config, world, dtype, compiled: calls.append(compiled))
     fill_half_a_minute(paying_steps)
     assert calls == checked
@@ -546,12 +548,12 @@ def test_a_run_of_tf32_goes_on_without_it_on_a_cpu(workdir):
     start = resolve(["--resume", str(path), "--train.steps=2"], "")
     on_cuda = replace(start.config.train, tf32=True)
     config = replace(start.config, train=on_cuda)
-    gyre.build.check_start(replace(start, config=config), ALONE)
-    assert gyre.build.choose_compute(config, ALONE).tf32 is False
+    gyre.auto.check_start(replace(start, config=config), ALONE)
+    assert gyre.auto.choose_compute(config, ALONE).tf32 is False
 
 
 def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     argv = tiny_argv(workdir, "--train.tf32=true", "--train.compile=false")
     card = World(0, 1, torch.device("cuda", 0))
-    assert gyre.build.choose_compute(resolve(argv, "").config, card).tf32 is True
+    assert gyre.auto.choose_compute(resolve(argv, "").config, card).tf32 is True

@@ -13,7 +13,8 @@ import torch
 from builders import build_setup, quick_for, start_python, tiny_argv
 from torch import Tensor
 
-from gyre.build import describe_devices, uses_graphs
+from gyre.announce import describe_devices
+from gyre.build import uses_graphs
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs, Recorded
 from gyre.graphed import recording
 from gyre.parallel import World

@@ -9,7 +9,8 @@ from builders import build_setup, exit_code, quick_for, read_metric, tiny_argv, 
 from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
 import train
-from gyre.build import build, resolve_auto
+from gyre.auto import resolve_auto
+from gyre.build import build
 from gyre.parallel import ALONE
 from gyre.signals import StopSignal
 from gyre.start import resolve

@@ -18,7 +18,7 @@ from builders import (
 )
 
 from errors import UserError
-from gyre import build
+from gyre import memory
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
 from gyre.step import micro_batches, start_step, summed_loss, token_losses, train_step
@@ -272,7 +272,7 @@ def test_runs_of_other_seeds_see_other_batches(workdir):
 def asked_bytes(monkeypatch):
     """The bytes that each memory check so far has asked for."""
     sizes = []
-    monkeypatch.setattr(build, "check_memory", lambda device, size, *_: sizes.append(size))
+    monkeypatch.setattr(memory, "check_memory", lambda device, size, *_: sizes.append(size))
     return sizes
 
 
@@ -291,7 +291,7 @@ def test_memory_is_checked_for_a_table_of_rotations(workdir, asked_bytes, positi
     for length in ("100", "1100"):
         config = resolve(tiny_argv(workdir, "--model.max_positions", length,
                                    "--model.position", position), "").config
-        build.check_fits(config, ALONE, torch.float32, compiled=False)
+        memory.check_fits(config, ALONE, torch.float32, compiled=False)
     shorter, longer = asked_bytes
     assert longer - shorter == 1000 * 4 * channels
 
@@ -305,7 +305,7 @@ def test_memory_is_checked_for_the_table_of_dynamic_scaling(
                "--model.rope_scaling.original_positions=500"]
     for position in (["--model.position=rope", *scaling], ["--model.position=none"]):
         config = resolve(tiny_argv(workdir, "--model.max_positions", length, *position), "").config
-        build.check_fits(config, ALONE, torch.float32, compiled=False)
+        memory.check_fits(config, ALONE, torch.float32, compiled=False)
     with_table, without_table = asked_bytes
     assert with_table - without_table == positions * 4 * 8
     model = Transformer(resolve(tiny_argv(
@@ -317,7 +317,7 @@ def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
     config = resolve(tiny_argv(workdir, "--train.batch_size=1000000000000"), "").config
     words = r": choose a smaller model, data\.seq_len or train\.micro_batch_size$"
     with pytest.raises(UserError, match=words):
-        build.check_fits(config, ALONE, torch.float32, compiled=False)
+        memory.check_fits(config, ALONE, torch.float32, compiled=False)
 
 
 @pytest.mark.parametrize("device, dtype, compiled, expected", [
@@ -329,7 +329,7 @@ def test_some_losses_need_less_memory(workdir, asked_bytes, device, dtype, compi
     world = replace(ALONE, device=torch.device(device))
     for rows in ("5", "6"):
         config = resolve(tiny_argv(workdir, "--train.micro_batch_size", rows), "").config
-        build.check_fits(config, world, dtype, compiled)
+        memory.check_fits(config, world, dtype, compiled)
     fewer, more = asked_bytes
     assert more - fewer == expected * 20 * 300
 

@@ -1,0 +1,308 @@
+"""Choose what a command line leaves open: the text, its numbers, and how the training computes."""
+
+import gc
+import math
+from dataclasses import asdict, replace
+
+import torch
+
+from data.dataset import Prepared, explain_change, find_data_of, find_or_prepare, has_changed
+from data.sources import DataConfig
+from errors import UserError, say
+from gyre.build import build
+from gyre.compute import (
+    DTYPE_NAMES,
+    Compute,
+    estimate_seconds,
+    matmul_rates,
+    memory_of,
+    resolve_compile,
+    resolve_dtype,
+    training_flops,
+)
+from gyre.memory import check_fits, count_least_bytes, count_rows, count_shards
+from gyre.options import Config, make_config
+from gyre.parallel import World
+from gyre.rundir import RunDir, check_runs_folder
+from gyre.signals import StopSignal
+from gyre.start import Start
+from gyre.step import Setup, start_step, train_step
+from model import kernels
+
+# For train.minutes, the first steps are timed: at least MIN_TIMED_STEPS, and until they have taken
+# MAX_TIMED_SECONDS or, if that is less, TIMED_SHARE of the minutes.
+MIN_TIMED_STEPS = 3
+MAX_TIMED_SECONDS = 10.0
+TIMED_SHARE = 0.02
+WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
+# FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. All that
+# depends on it is whether the first steps are compiled. What was compiled once stays so: its time
+# is spent. On a CPU, a rate is measured instead.
+GUESSED_RATE = 2e13
+
+
+def resolve_auto(start: Start, world: World) -> tuple[Start, Compute]:
+    """Return `start` with its text and its final configuration, and how the training computes.
+
+    Connects the processes, which all call this. Raises UserError if the training cannot work. Most
+    causes are found before the text is prepared.
+    """
+    check_start(start, world)
+    # Prepare the text before the processes connect. It can take longer than train.timeout, the
+    # longest that connected processes wait for each other.
+    start = prepare_data(start, world)
+    world.connect()
+    compute = choose_compute(start.config, world)
+    check_fits(start.config, world, compute.dtype, compute.compiled)
+    if start.config.train.minutes is not None:
+        start, compute = choose_steps(start, world, compute)
+    # Write what `auto` stood for into the configuration, so that the run keeps it if it is resumed
+    # on another machine. If a dtype or `onednn` was given, `compute` has the same. This need not be
+    # so for a device or `compile`: several processes on a Mac use its CPU even if mps was given,
+    # and without a compiler nothing is compiled. Keep these as they were given, because the next
+    # machine may be able to use them.
+    train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
+    if train.device == "auto":
+        train = replace(train, device=compute.device.type)
+    if train.compile == "auto":
+        train = replace(train, compile=compute.compiled)
+    return replace(start, config=replace(start.config, train=train)), compute
+
+
+def prepare_data(start: Start, world: World) -> Start:
+    """Return `start` with its prepared text, and with the numbers that are chosen for it.
+
+    If the text has to be prepared, one of several processes does it, and the others wait.
+    """
+    if start.source is not None:
+        data_config = start.source.resolve_data_paths(start.config.data)
+        if "data.prepared" in start.given:  # a path from here, and not from where the run was made
+            data_config = replace(data_config, prepared=start.config.data.prepared)
+        return replace(start, data=find_same_text(start.source, data_config, world))
+    assert start.draft is not None, "a new run has a draft"
+    fitted = start.draft.fitted
+    data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
+                           fit_val_fraction="data.val_fraction" in fitted)
+    config, chosen = start.draft.fit(data.manifest)
+    return replace(start, config=config, data=data, chosen=chosen)
+
+
+def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared:
+    """Return the prepared text that a run was trained on, to go on with it.
+
+    If the prepared data is gone, the text is prepared again. Raises UserError if that gives other
+    token ids than before. If the prepared data is there, but the files that it was made of have
+    changed, prints a note.
+    """
+    settings = source.manifest["settings"]
+    data = find_data_of(source.path, config, settings)
+    # "files" are the prepared ones, token ids and tokenizer. For files of text, see the note below.
+    if source.manifest["files"] != data.manifest["files"]:
+        raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
+                        "or start a new run")
+    if world.is_main and has_changed(config, settings):
+        started = (source.path / "manifest.json").stat().st_mtime
+        reason = explain_change(config, started)
+        say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
+            "training goes on with what was prepared of it")
+    return data
+
+
+def check_start(start: Start, world: World) -> None:
+    """Raise UserError, before any work, for options with which the training cannot work."""
+    config = start.config
+    train = config.train
+    if not start.resumed:
+        check_runs_folder(config.log.runs)
+        if config.name is not None:
+            RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
+    # A run that was trained on CUDA may go on elsewhere, without TF32.
+    asks_for_tf32 = start.source is None or "train.tf32" in start.given
+    if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
+        raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
+    if train.batch_size < world.size:
+        raise UserError(f"train.batch_size {train.batch_size} cannot be shared by {world.size} "
+                        "processes")
+    shards = count_shards(train, world)
+    if world.size % shards:
+        raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
+                        "a number that does, or full")
+    # Sizes that are chosen for the text are not known yet, and `resolve_auto` checks them later.
+    fitted = start.draft.fitted if start.draft is not None else frozenset()
+    sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
+    if sizes_are_known:
+        # How training computes is chosen later. Assume what needs the least: bfloat16, and compiled
+        # except on a CPU (`count_logit_bytes`).
+        check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")
+
+
+def choose_compute(config: Config, world: World) -> Compute:
+    """Return how the training computes here; `auto` becomes what is measured to be fast.
+
+    All processes call this together, and choose the same.
+    """
+    train = config.train
+    onednn = choose_onednn(config, world)
+    tokens = train.batch_size * config.data.seq_len * train.steps
+    flops = training_flops(config.model, tokens)
+    on_cpu = world.device.type == "cpu"
+    # Only on a CPU do the rates of a few products tell how long the steps take.
+    needs_estimate = on_cpu and (train.minutes is not None or flops > WORTH_AN_ESTIMATE)
+    rates: dict[torch.dtype, float] = {}
+    if needs_estimate or (on_cpu and train.dtype == "auto"):
+        rates = measure_rates(config, world, onednn)
+    dtype, dtype_reason = choose_dtype(config, world, rates)
+    seconds = None
+    if needs_estimate:
+        seconds = estimate_seconds(config.model, tokens, rates[dtype])
+    flops_ahead = flops
+    if train.minutes is not None:
+        # Until the first steps are timed, train.steps is a placeholder, and so are `flops` and
+        # `seconds`. But their ratio is the FLOP/s of whole steps, for any number of them.
+        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        seconds = 60 * train.minutes
+        flops_ahead = seconds * step_rate
+    compiled, compile_reason = choose_compile(config, world, dtype, flops_ahead)
+    # A run that was trained on CUDA with TF32 may go on elsewhere, without.
+    tf32 = train.tf32 and world.device.type == "cuda"
+    return Compute(world.device, dtype, compiled, onednn, tf32,
+                   dtype_reason, compile_reason, seconds)
+
+
+def choose_onednn(config: Config, world: World) -> bool:
+    """Return whether float32 products are oneDNN's. `auto` is what rank 0 has found faster."""
+    onednn = config.train.onednn
+    if onednn == "auto":
+        onednn = kernels.prefers_onednn(world.device)
+    return world.all_gather(onednn)[0]
+
+
+def choose_dtype(
+    config: Config, world: World, rates: dict[torch.dtype, float]
+) -> tuple[torch.dtype, str]:
+    """Return the dtype of matrix products, and the reason in words.
+
+    `rates` are those of `measure_rates`, which `auto` needs on a CPU.
+    """
+    def both_rates() -> list[float]:
+        return [rates[torch.float32], rates[torch.bfloat16]]
+
+    dtype, reason = resolve_dtype(config.train.dtype, world.device, both_rates)
+    if world.device.type == "cuda":  # take rank 0's, because the cards may differ
+        dtype, reason = world.all_gather((dtype, reason))[0]
+    return dtype, reason
+
+
+def choose_compile(
+    config: Config, world: World, dtype: torch.dtype, flops: float
+) -> tuple[bool, str]:
+    """Return whether a training of `flops` is compiled, and the reason in words."""
+    choice = config.train.compile
+    compiled, reason = resolve_compile(choice, world.device, dtype, flops)
+    if compiled and choice == "auto":  # compiled steps need more memory on a CPU
+        least_bytes = count_least_bytes(config, world, dtype, compiled=True)
+        if least_bytes > memory_of(world.device):
+            compiled = False
+            reason = "not compiled: compiled steps would not fit into the memory"
+    all_compile = all(world.all_gather(compiled))  # all call it, whatever they have found
+    if compiled and not all_compile:
+        return False, "not compiled: another process cannot compile"
+    return compiled, reason
+
+
+def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
+    """Return the FLOP/s of matrix products by dtype, summed over all processes.
+
+    All of them call this together. They get the same sums, and so choose alike.
+    """
+    train = config.train
+    dtypes = [torch.float32, torch.bfloat16]
+    if train.dtype != "auto":
+        dtypes = [getattr(torch, train.dtype)]
+    row_tokens = count_rows(train, world) * config.data.seq_len
+    with kernels.products_by_onednn(onednn):
+        rates = matmul_rates(world.device, config.model, row_tokens, training=True, dtypes=dtypes)
+    return dict(zip(dtypes, world.sum(*rates), strict=True))
+
+
+def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, Compute]:
+    """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
+
+    Takes the first steps, times them, and throws their results away. If compiling pays for so many
+    steps, compiles them and times them again. A run that is given what was chosen (the numbers, the
+    dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
+    warm-up, need more steps.
+    """
+    minutes = start.config.train.minutes
+    assert minutes is not None
+    assert start.draft is not None, "only a new run has minutes"
+    assert start.data is not None, "the text is prepared before"
+    if world.is_main:
+        say("timing  the first steps, to choose train.steps")
+    step_tokens = start.config.train.batch_size * start.config.data.seq_len
+    step_seconds = time_first_steps(start, world, compute)
+    if start.config.train.compile == "auto" and not compute.compiled:
+        tokens = step_tokens * round(60 * minutes / step_seconds)
+        flops = training_flops(start.config.model, tokens)
+        compiled, reason = choose_compile(start.config, world, compute.dtype, flops)
+        if compiled:
+            compute = replace(compute, compiled=True, compile_reason=reason)
+            step_seconds = time_first_steps(start, world, compute)
+    steps = max(1, round(60 * minutes / step_seconds))
+    val_tokens = start.data.manifest["val"]["tokens"]
+    numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
+    without_minutes = {"train.minutes": None}  # minutes would contradict the steps
+    try:
+        config = make_config(asdict(start.config), numbers, without_minutes)
+    except UserError as error:
+        raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
+                        "choose more minutes, or smaller numbers") from None
+    chosen = {**start.chosen, **numbers}
+    return replace(start, config=config, chosen=chosen, timed=True), compute
+
+
+def time_first_steps(start: Start, world: World, compute: Compute) -> float:
+    """Return the mean seconds of the first steps of a training, which leave nothing behind."""
+    minutes = start.config.train.minutes
+    assert minutes is not None
+    enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
+    with compute.active():
+        step_seconds = time_steps(build(start, world, compute, StopSignal()), enough)
+    gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
+    return step_seconds
+
+
+def time_steps(setup: Setup, enough: float) -> float:
+    """Return the mean seconds of a step.
+
+    Takes steps from the first one on, until they have taken `enough` seconds. All processes call
+    this together, and get the mean of rank 0.
+    """
+    # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
+    train_step(setup, 0)
+    if setup.graphs is not None:
+        # A graph is recorded at the second call of its kind. So the second step records the CUDA
+        # graph of a first micro-batch, which sets the gradients. The other micro-batches add to
+        # those, and are recorded after that: in the third step at the latest.
+        train_step(setup, 0)
+        train_step(setup, 0)
+    # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
+    n_steps = setup.config.train.steps
+    taken = 0
+    seconds = 0.0
+    finished = -math.inf
+    pending = start_step(setup, 0)
+    while True:
+        taken += 1
+        # As in `take_steps` of train.py: on a GPU the next step is started before this one is read.
+        following = None
+        if setup.reads_late:
+            following = start_step(setup, taken % n_steps)
+        result = pending.read(since=finished)
+        finished = result.finished
+        seconds += setup.world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
+        if taken >= MIN_TIMED_STEPS and seconds >= enough:
+            return seconds / taken
+        if following is None:
+            following = start_step(setup, taken % n_steps)
+        pending = following
