@@ -10,9 +10,10 @@
         --name big --resume auto
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, YAML files can replace the text of the given run, but not its model. With --resume and
---branch-from, the command line overrides the configuration of the given run. A run is written to
-runs/NAME.
+--init-from, YAML files can replace the text of the given run, but not its model. --resume and
+--branch-from keep the configuration of the given run: the command line can change train.* (but for
+the batch size) and log.*, and with --branch-from the name, the learning rates and their schedule,
+too. A run is written to runs/NAME.
 """
 
 import math
@@ -99,14 +100,14 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             # Only --resume auto comes here: else `build` has refused a finished run.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
-        repeats_validation = lacks_validation(start, setup)
-        print_setup(start, setup, repeats_validation)
+        validates_checkpoint = lacks_validation(start, setup)
+        print_setup(start, setup, validates_checkpoint)
         # A new run gets its folder after the first step, see below. A run that lacks a validation
         # has one, and is opened now because the result is written there.
         run = None
-        if repeats_validation:
+        if validates_checkpoint:
             run = open_run(start, setup, contexts)
-            repeat_validation(setup, run)
+            validate_checkpoint(setup, run)
         base = measure_base(start, setup)
         bar = contexts.enter_context(make_bar(setup))
         # Take the first step before making the folder of the run. If the step fails, or if Ctrl-C
@@ -120,9 +121,9 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if base:
             run.log({**progress.axes, **base})  # at step 0: the first step is not counted yet
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
-        branch_save = progress.step + 1 if start.is_branch else None
+        first_save = progress.step + 1 if start.is_branch else None
         try:
-            take_steps(setup, run, first, bar, branch_save)
+            take_steps(setup, run, first, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             print_end_at_once(start, setup, run)
             raise
@@ -132,7 +133,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             # This rank got no signal if another one did.
             return Outcome(run.path, stop.number if stop.number != 0 else signal.SIGTERM)
         print_end(start, setup, run, "done   ")
-        print_comparison(setup, base)
+        note_better_base(setup, run)
         return Outcome(run.path)
 
 
@@ -146,13 +147,13 @@ def make_bar(setup: Setup) -> tqdm:
 
 def take_first_step(setup: Setup) -> PendingStep:
     """Return the first step, finished. If Ctrl-C ends it, say that it is not saved."""
-    number = setup.progress.step  # steps are numbered from 0
+    taken = setup.progress.step  # also the number of the next step, since they begin with 0
     try:
-        first = start_step(setup, number)
+        first = start_step(setup, taken)
         first.wait()
     except KeyboardInterrupt:
         if setup.world.is_main:
-            say(f"\nended in step {number + 1}, which is not saved")
+            say(f"\nended in step {taken + 1}, which is not saved")
         raise
     return first
 
@@ -160,7 +161,8 @@ def take_first_step(setup: Setup) -> PendingStep:
 def lacks_validation(start: Start, setup: Setup) -> bool:
     """Return whether the checkpoint that a run is resumed from still has to be validated.
 
-    A signal can end a validation early. Then the checkpoint is saved, but nothing is logged.
+    A signal can end a validation early. Then the checkpoint is saved, but nothing is logged. Or the
+    command gives another train.eval_interval, by which this step is one that is validated.
     """
     step = setup.progress.step
     if not start.resumed or step == 0 or not validates_after(setup, step):
@@ -181,16 +183,17 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
 
 def take_steps(
-    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, branch_save: int | None
+    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, first_save: int | None
 ) -> None:
     """Take steps until the last one, or until any rank is asked to stop. `pending` is the first.
 
-    `branch_save` is the step after which a branch saves for the first time, None for other runs.
+    `first_save` is the step after which a branch saves for the first time, None for other runs.
     With `setup.reads_late`, the next step is started before the results of the current one are
     read. Before a validation or a save it is not, because they need the weights of the current one.
     """
     progress = setup.progress
-    previous_finished = -math.inf
+    step_tokens = setup.config.train.batch_size * setup.config.data.seq_len
+    previous_finished_at = -math.inf
     # The logged rate is a mean over these times. With `reads_late` single times are uneven: the
     # first step after a validation takes longer than those that are launched while another runs.
     # Without it, each time is exact, and one is enough.
@@ -200,33 +203,34 @@ def take_steps(
     while True:
         # Steps are numbered from 0: after `taken` steps, the next one has the number `taken`.
         taken = progress.step + 1  # `pending` included
+        # What is validated or saved are the weights after this step, and not after the next one.
+        # And once a rank is known to be stopping, no further step is started.
+        may_start_next = not rank_is_stopping and not is_due(setup, taken, first_save)
         following = None
-        # Once a rank is known to be stopping, start no further step: only finish `pending`.
-        if setup.reads_late and not rank_is_stopping and not is_due(setup, taken, branch_save):
+        if setup.reads_late and may_start_next:
             following = start_step(setup, taken)
-        result = pending.read(since=previous_finished)
-        previous_finished = result.finished
+        result = pending.read(since=previous_finished_at)
+        previous_finished_at = result.finished_at
         rank_is_stopping = result.stopping
         recent_seconds.append(result.seconds)
-        mean_seconds = sum(recent_seconds) / len(recent_seconds)
-        count_step(setup, run, result, mean_seconds, bar)
-        # Finish the step only if no later one is in flight. There is none in three cases:
-        # `reads_late` is off, this step is due, or the result before said that a rank is stopping.
+        rate = step_tokens / (sum(recent_seconds) / len(recent_seconds))
+        log_step(setup, run, result, rate)
+        show_step(bar, result.loss, rate)
         if following is None:
-            asked_to_stop = finish_step(setup, run, branch_save)
+            asked_to_stop = validate_and_save(setup, run, first_save)
             if asked_to_stop or taken == setup.config.train.steps:
                 return
             following = start_step(setup, taken)
         pending = following
 
 
-def is_due(setup: Setup, step: int, branch_save: int | None) -> bool:
-    """Return whether this is a step after which `finish_step` always validates or saves.
+def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
+    """Return whether this is a step after which `validate_and_save` always validates or saves.
 
     After any other step it saves only if a rank was asked to stop.
     """
     train = setup.config.train
-    return validates_after(setup, step) or step in train.keep or step == branch_save
+    return validates_after(setup, step) or step in train.keep or step == first_save
 
 
 def validates_after(setup: Setup, step: int) -> bool:
@@ -235,18 +239,15 @@ def validates_after(setup: Setup, step: int) -> bool:
     return step == train.steps or step % train.eval_interval == 0
 
 
-def count_step(
-    setup: Setup, run: RunDir, result: StepResult, mean_seconds: float, bar: tqdm
-) -> None:
-    """Count a step, and log its result and the rate in tokens per second.
+def log_step(setup: Setup, run: RunDir, result: StepResult, rate: float) -> None:
+    """Count a step, and log its result and `rate`, the tokens per second of the latest steps.
 
-    The rate is that of the latest steps, which took `mean_seconds` each. Raises UserError if
-    MOST_SKIPPED steps in a row were not finite, where overflows of float16 do not count.
+    Raises UserError if MOST_SKIPPED steps in a row were not finite, where overflows of float16 do
+    not count.
     """
     config = setup.config
     progress = setup.progress
     tokens = config.train.batch_size * config.data.seq_len
-    rate = tokens / mean_seconds
     can_go_on = progress.advance(result, tokens)
     point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
@@ -259,11 +260,15 @@ def count_step(
     if not can_go_on:
         give_up(f"{MOST_SKIPPED} steps in a row were not finite, up to step {progress.step}",
                 setup, run)
-    bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
+
+
+def show_step(bar: tqdm, loss: float, rate: float) -> None:
+    """Move the bar by a step, and show its loss and the rate in tokens per second."""
+    bar.set_postfix_str(f"loss {loss:.3f}, {rate:,.0f} tok/s", refresh=False)
     bar.update()  # draws both
 
 
-def finish_step(setup: Setup, run: RunDir, branch_save: int | None) -> bool:
+def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     """Validate, sample and save if it is time to. All ranks call this together.
 
     Returns whether any rank was asked to stop.
@@ -278,10 +283,10 @@ def finish_step(setup: Setup, run: RunDir, branch_save: int | None) -> bool:
     if validates:
         # Only a single process may end a validation early: several would have to agree on the batch
         # after which they end. The last validation never does: no resumed run would repeat it.
-        can_end = setup.world.size == 1 and step < train.steps
-        validate_and_sample(setup, run, can_end)
+        may_stop_early = setup.world.size == 1 and step < train.steps
+        validate_and_sample(setup, run, may_stop_early)
     stopping = setup.world.sum(float(setup.stop.number))[0] > 0
-    if validates or stopping or step == branch_save:
+    if validates or stopping or step == first_save:
         save(setup, run, "last")
     return stopping
 
@@ -298,10 +303,10 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
                 "nats/token. generate.py takes them: later validation losses were not lower")
         say(f"{label} {time_taken} of training steps{since}; {run.path}\n"
             f"next    python {find_script('generate.py')} "
-            f"{shlex.join(generate_options(setup, run))}")
+            f"{shlex.join(options_for_generate(setup, run))}")
 
 
-def generate_options(setup: Setup, run: RunDir) -> list[str]:
+def options_for_generate(setup: Setup, run: RunDir) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
     A prompt that fills the context, which generate.py would refuse, becomes ''. If the prompt
@@ -324,15 +329,19 @@ def generate_options(setup: Setup, run: RunDir) -> list[str]:
     return options
 
 
-def print_comparison(setup: Setup, base: dict[str, float]) -> None:
+def note_better_base(setup: Setup, run: RunDir) -> None:
     """Print a note if a fine-tuning has not lowered the validation loss of the model it began with.
 
-    `base` is the result of `measure_base`. If it is {}, nothing is printed.
+    That loss was logged at step 0 (`measure_base`), perhaps by an earlier command.
     """
     config = setup.config
-    if base and setup.progress.best >= base["val/loss"] and setup.world.is_main:
+    if config.init_from is None or not setup.world.is_main:
+        return
+    at_start = [point for point in run.metrics(warns=False) if point["step"] == 0]
+    base_losses = [point["val/loss"] for point in at_start if point.get("val/loss") is not None]
+    if base_losses and setup.progress.best >= base_losses[0]:
         say(f"note    {config.init_from} is still the better model of this text, with "
-            f"{base['val/loss']:.4f} nats/token: try a smaller optim.lr (now {config.optim.lr:g}), "
+            f"{base_losses[0]:.4f} nats/token: try a smaller optim.lr (now {config.optim.lr:g}), "
             "or more text")
 
 
@@ -371,14 +380,14 @@ def open_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
             run.resume(step, setup.config)
     else:
         run = create_run(start, setup, contexts)
-    contexts.enter_context(finishing(run))
+    contexts.enter_context(closing_mirror(run))
     if world.is_main:
         say(f"run     {run.path}")
     return run
 
 
 @contextmanager
-def finishing(run: RunDir) -> Iterator[None]:
+def closing_mirror(run: RunDir) -> Iterator[None]:
     """Close the mirror of a run at the end, as failed if there was an error."""
     try:
         yield
@@ -414,29 +423,30 @@ def choose_prompt(setup: Setup) -> str:
     return first_plain_words(setup.data.tokenizer, ids, setup.config.data.seq_len // 2)
 
 
-def validate_and_sample(setup: Setup, run: RunDir, can_end: bool) -> None:
+def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None:
     """Log what is measured on the validation split, and a sample. Save the weights as `best` if
     their loss is the lowest of the run.
 
-    With `can_end`, a signal that asks to stop also ends the validation. Then nothing is logged, and
-    the run validates this step when it is resumed (`lacks_validation`).
+    With `may_stop_early`, a signal that asks to stop also ends the validation. Then nothing is
+    logged, and the run validates this step when it is resumed (`lacks_validation`).
     """
-    values = measure_validation(setup, can_end)
+    values = measure_validation(setup, may_stop_early)
     if not values:
         return
     check_validation(setup, run, values["val/loss"])
+    # `validate_checkpoint` has the other order, and says why.
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:
-        sample(setup, run)
+        log_sample(setup, run)
 
 
-def repeat_validation(setup: Setup, run: RunDir) -> None:
+def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
     Also saves `last` again, because it has `progress.best`, which this validation may lower. Both
     checkpoints are saved before anything is logged. So if the training ends before they are, the
-    validation is still missing, and is repeated once more.
+    validation is still missing, and is done once more.
     """
     values = measure_validation(setup)
     check_validation(setup, run, values["val/loss"])
@@ -444,7 +454,7 @@ def repeat_validation(setup: Setup, run: RunDir) -> None:
     save(setup, run, "last")
     run.log({**setup.progress.axes, **values})
     if setup.config.train.sample_tokens:
-        sample(setup, run)
+        log_sample(setup, run)
 
 
 def check_validation(setup: Setup, run: RunDir, loss: float) -> None:
@@ -460,10 +470,10 @@ def save_if_best(setup: Setup, run: RunDir, loss: float) -> None:
         save(setup, run, "best")
 
 
-def measure_validation(setup: Setup, can_end: bool = False) -> dict[str, float]:
+def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, float]:
     """Return the mean loss and the bits per byte of the whole validation split, and print them.
 
-    With `can_end`, returns {} as soon as the training is asked to stop.
+    With `may_stop_early`, returns {} as soon as the training is asked to stop.
 
     The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
     which stand for no text; `val/eos_share` is their share of the nats.
@@ -472,7 +482,7 @@ def measure_validation(setup: Setup, can_end: bool = False) -> dict[str, float]:
     nats = 0.0
     separator_nats = 0.0
     for losses, targets in token_losses(setup.model, setup.val_data, setup.rows, setup.compute):
-        if can_end and setup.stop.number:
+        if may_stop_early and setup.stop.number:
             return {}
         nats += losses.sum().item()
         separator_nats += losses[torch.isin(targets, separators)].sum().item()
@@ -486,7 +496,7 @@ def measure_validation(setup: Setup, can_end: bool = False) -> dict[str, float]:
     return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_share}
 
 
-def sample(setup: Setup, run: RunDir) -> None:
+def log_sample(setup: Setup, run: RunDir) -> None:
     """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
     train = setup.config.train
     tokenizer = setup.data.tokenizer
@@ -527,7 +537,8 @@ def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
     """Log that the training diverged, and raise a UserError that begins with `problem`."""
     run.log({**setup.progress.axes, "diverged": 1})
     advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
-    if setup.progress.skipped == setup.progress.step:
+    no_step_was_finite = setup.progress.skipped == setup.progress.step
+    if no_step_was_finite:
         advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
                   "model, such as its position encoding, for values that are not finite")
     saved = run.checkpoints.saved_step("last")

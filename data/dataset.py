@@ -330,6 +330,15 @@ class TokenDataset:
         rows = torch.from_numpy(self.read(index % self.n_tokens))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
+    def count_windows(self) -> int:
+        """Return the number of windows that hold every target once. The last may be short."""
+        return math.ceil((self.n_tokens - 1) / self.seq_len)
+
+    def count_batches(self, batch_size: int) -> int:
+        """Return how many batches `windows` yields on every rank."""
+        largest_share = math.ceil(self.count_windows() / self.world_size)
+        return math.ceil(largest_share / batch_size)
+
     def windows(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield this rank's share of all windows in order, at most `batch_size` at a time: x and y.
 
@@ -337,10 +346,8 @@ class TokenDataset:
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. A rank with
         one batch less than others yields one row of filling instead.
         """
-        count = math.ceil((self.n_tokens - 1) / self.seq_len)
-        share = self.share(count)
-        largest_share = math.ceil(count / self.world_size)
-        for i in range(math.ceil(largest_share / batch_size)):
+        share = self.share(self.count_windows())
+        for i in range(self.count_batches(batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
             shape = (max(rows, 1), self.seq_len)  # at least a row of filling

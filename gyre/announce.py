@@ -29,10 +29,10 @@ UNFIT_TOKENIZER = 2.0
 LONG_VALIDATION = 0.3
 
 
-def print_setup(start: Start, setup: Setup, repeats_validation: bool = False) -> None:
+def print_setup(start: Start, setup: Setup, validates_checkpoint: bool = False) -> None:
     """Print what is trained on what, on rank 0.
 
-    `repeats_validation` says whether the checkpoint of a resumed run still has to be validated.
+    `validates_checkpoint` says whether the checkpoint of a resumed run still has to be validated.
     """
     if not setup.world.is_main:
         return
@@ -51,7 +51,7 @@ def print_setup(start: Start, setup: Setup, repeats_validation: bool = False) ->
         choices = [f"{name} {number}" for name, number in start.chosen.items()]
         say(f"auto    {', '.join(choices)}: {explain_choice(start)}")
     say(f"data    {describe_data(setup)}")
-    duration = describe_duration(start, setup, repeats_validation)
+    duration = describe_duration(start, setup, validates_checkpoint)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
@@ -138,11 +138,11 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
         f"{optim.final_lr:g}: give more train.steps, or {remedy}")
 
 
-def describe_duration(start: Start, setup: Setup, repeats_validation: bool) -> str:
+def describe_duration(start: Start, setup: Setup, validates_checkpoint: bool) -> str:
     """Return after which step a training goes on, and how long the remaining steps will take.
 
     The time is left out if it was not estimated. That of validations is named if they are long.
-    With `repeats_validation`, the first of them is that of the checkpoint.
+    With `validates_checkpoint`, the first of them is that of the checkpoint.
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""
@@ -158,8 +158,8 @@ def describe_duration(start: Start, setup: Setup, repeats_validation: bool) -> s
     n_validations -= taken // train.eval_interval  # done before the training was resumed
     if start.is_fine_tuning:
         n_validations += 1  # of the model that it begins with (`measure_base` of train.py)
-    if repeats_validation:
-        n_validations += 1  # of the checkpoint (`repeat_validation` of train.py)
+    if validates_checkpoint:
+        n_validations += 1  # of the checkpoint (`validate_checkpoint` of train.py)
     val_tokens = n_validations * setup.val_data.n_tokens
     train_tokens = train.steps * train.batch_size * setup.config.data.seq_len
     # A token of a validation takes a third of the time of one that is trained on.

@@ -290,7 +290,7 @@ def time_steps(setup: Setup, enough: float) -> float:
     n_steps = setup.config.train.steps
     taken = 0
     seconds = 0.0
-    finished = -math.inf
+    finished_at = -math.inf
     pending = start_step(setup, 0)
     while True:
         taken += 1
@@ -298,8 +298,8 @@ def time_steps(setup: Setup, enough: float) -> float:
         following = None
         if setup.reads_late:
             following = start_step(setup, taken % n_steps)
-        result = pending.read(since=finished)
-        finished = result.finished
+        result = pending.read(since=finished_at)
+        finished_at = result.finished_at
         seconds += setup.world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
         if taken >= MIN_TIMED_STEPS and seconds >= enough:
             return seconds / taken

@@ -36,8 +36,8 @@ def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Set
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
-    # `module` is what training calls: the model, or DDP around it.
-    model, module = parallelism.build_model(config.model, compute.compiled)
+    # `wrapped` is what training calls: the model, or DDP around it.
+    model, wrapped = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
     # Muon multiplies gradients that the scaler has unscaled. They are too small for float16.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
@@ -63,7 +63,7 @@ def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Set
         config=config, world=world, compute=compute, parallelism=parallelism,
         data=replace(start.data, is_new=is_new),
         train_data=start.data.dataset("train", **dataset_arguments),
-        val_data=start.data.dataset("val", **dataset_arguments), model=model, module=module,
+        val_data=start.data.dataset("val", **dataset_arguments), model=model, wrapped=wrapped,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",

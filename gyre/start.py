@@ -91,7 +91,7 @@ class Start:
 
     @property
     def is_fine_tuning(self) -> bool:
-        """Whether the training takes its first step from the weights of --init-from."""
+        """Whether the command starts a new run from the weights of --init-from."""
         return self.source is None and self.config.init_from is not None
 
     def has_checkpoint(self) -> bool:

@@ -42,7 +42,7 @@ class StepResult(NamedTuple):
     seconds: float
     """Time until it was finished, since its start or since the end of the previous step, whichever
     was later."""
-    finished: float
+    finished_at: float
     """When `wait` found its results ready, by `time.perf_counter`."""
     loss_scale: float
     """Factor of the loss from which the gradient was computed, in float16; else 1."""
@@ -62,41 +62,40 @@ class PendingStep:
     """A step that a GPU may still be computing."""
 
     measured: Tensor
-    """Four numbers: the loss in nats, summed over the tokens of all processes; more than 0 if any
-    process was asked to stop; the norm of the gradient; the loss scale."""
+    """What `gather_measurements` returns."""
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
     """Number of tokens over which the loss is summed."""
     lr: float
-    started: float
-    finished: float | None = None
+    started_at: float
+    finished_at: float | None = None
     """None before `wait`."""
 
     def wait(self) -> None:
         """Wait until the results are ready."""
-        if self.finished is not None:
+        if self.finished_at is not None:
             return
         if self.copied is not None:
             self.copied.synchronize()
         elif self.measured.device.type == "mps":
             torch.mps.synchronize()
-        self.finished = time.perf_counter()
+        self.finished_at = time.perf_counter()
 
     def read(self, since: float = -math.inf) -> StepResult:
         """Wait for the step, and return what it has measured.
 
-        `since` is when the previous step was finished. Earlier times belong to that step.
+        `since` is when the previous step was finished. Time before that belongs to that step.
         """
         self.wait()
-        assert self.finished is not None
+        assert self.finished_at is not None
         loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
         loss = loss_sum / self.tokens
-        # `start_step` skips the step if any of the four numbers is not finite. These two are enough
-        # here: `stop` and `loss_scale` are always finite.
+        # The step was skipped if any of the four numbers was not finite. These two are enough here:
+        # `stop` and `loss_scale` are always finite.
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
-        seconds = self.finished - max(self.started, since)
-        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished,
+        seconds = self.finished_at - max(self.started_at, since)
+        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished_at,
                           loss_scale)
 
 
@@ -152,7 +151,7 @@ class Setup:
     val_data: TokenDataset
     model: Transformer
     """The model without DDP's wrapper, for evaluation and for checkpoints."""
-    module: nn.Module
+    wrapped: nn.Module
     """The model as training calls it: in DDP's wrapper if several processes have all weights."""
     optimizers: Optimizers
     loss: Callable[[Tensor, Tensor], Tensor]
@@ -186,7 +185,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     gradient are finite, and copies the results to the CPU when it has them. Meanwhile the CPU can
     read the batch of the next step, and needs no thread for that.
     """
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     config = setup.config
     optimizers = setup.optimizers
     factor = lr_factor(config.optim, step, config.train.steps)
@@ -197,34 +196,49 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         setup.scaler.unscale_(optimizer)  # pyrefly: ignore[bad-argument-type]
     limit = config.optim.grad_clip if config.optim.grad_clip else math.inf
     grad_norm = setup.parallelism.clip_grad(setup.model, limit)
-    stop = torch.full_like(loss_sum, setup.stop.number)
-    sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    # The scale itself, as 1 times it: `get_scale` would wait for a GPU.
-    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
-    already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
-    # `sums` is in float64 if there are several processes.
-    measured = torch.cat([sums, already_global.to(sums.dtype)])
-    finite = measured.isfinite().all()
-    # Not `scaler.step`, by which each optimizer and process would decide for itself whether to skip
-    # the step. It is decided once, for all of them.
-    if setup.reads_late:
-        optimizers.step(found_inf=1 - finite.float())
-    elif finite:
-        optimizers.step()
-    # Changes the scale by what `unscale_` has found. That is equal in all ranks: DDP has averaged
-    # the gradients, and DTensor reduces what was found over the shards.
-    setup.scaler.update()
-    setup.model.zero_grad()
+    measured = gather_measurements(setup, loss_sum, grad_norm)
+    apply_gradients(setup, measured.isfinite().all())
     copied = None
     if setup.world.device.type == "cuda":
         measured = measured.to("cpu", non_blocking=True)  # into pinned memory
         copied = torch.cuda.Event()
         copied.record()
     tokens = config.train.batch_size * config.data.seq_len
-    pending = PendingStep(measured, copied, tokens, factor * config.optim.lr, started)
+    pending = PendingStep(measured, copied, tokens, factor * config.optim.lr, started_at)
     if not setup.reads_late:
         pending.wait()
     return pending
+
+
+def gather_measurements(setup: Setup, loss_sum: Tensor, grad_norm: Tensor) -> Tensor:
+    """Return four numbers on the device, as `PendingStep.read` takes them apart.
+
+    They are the loss in nats, summed over the tokens of all processes; more than 0 if any process
+    was asked to stop; the norm of the gradient; and the loss scale.
+    """
+    stop = torch.full_like(loss_sum, setup.stop.number)
+    sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
+    # 1 times the scale: `get_scale` would wait for a GPU.
+    loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
+    already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
+    # `sums` is in float64 if there are several processes.
+    return torch.cat([sums, already_global.to(sums.dtype)])
+
+
+def apply_gradients(setup: Setup, finite: Tensor) -> None:
+    """Change the weights by their gradients, unless `finite` is false, and clear the gradients.
+
+    Not by `scaler.step`: each optimizer and process would decide for itself whether to skip the
+    step. It is decided once, for all of them.
+    """
+    if setup.reads_late:
+        setup.optimizers.step(found_inf=1 - finite.float())
+    elif finite:
+        setup.optimizers.step()
+    # Changes the scale by what `unscale_` has found. That is equal in all ranks: DDP has averaged
+    # the gradients, and DTensor reduces what was found over the shards.
+    setup.scaler.update()
+    setup.model.zero_grad()
 
 
 def compute_gradients(setup: Setup, step: int) -> Tensor:
@@ -240,7 +254,7 @@ def compute_gradients(setup: Setup, step: int) -> Tensor:
         y = copy_to(world.device, y)
         if keys is not None:
             keys = copy_to(world.device, keys)
-        with setup.parallelism.averaging(setup.module, last=number == len(batches)):
+        with setup.parallelism.averaging(setup.wrapped, last=number == len(batches)):
             if setup.graphs is None:
                 loss_sum += add_gradient(setup, x, y, keys)
             else:
@@ -256,7 +270,7 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     """
     tokens = setup.config.train.batch_size * setup.config.data.seq_len
     with setup.compute.autocast():
-        logits = setup.module(x, dropout_keys=keys)
+        logits = setup.wrapped(x, dropout_keys=keys)
     loss = setup.loss(logits, y)
     # The plain form of `summed_loss` keeps log-probabilities for its gradient, and not the logits.
     # The memory of the logits is then free before the backward pass needs as much again.
@@ -280,7 +294,8 @@ def copy_to(device: torch.device, tensor: Tensor) -> Tensor:
 def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """Return this rank's micro-batches of batch `step`: x and y (B, T), and the keys of dropout.
 
-    All are on the CPU. The keys (B,) are hashes of (seed, step, row); None without dropout.
+    All are on the CPU. The keys (B,) are hashes of (seed, "dropout", step, row); None without
+    dropout.
     """
     config = setup.config
     data = setup.train_data
@@ -294,9 +309,11 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
     largest_share = math.ceil(config.train.batch_size / setup.world.size)
     most_batches = math.ceil(largest_share / setup.rows)
-    if setup.parallelism.pads_micro_batches and len(batches) < most_batches:
-        # Ranks gather weights together, so all need equally many forward passes. Their shares of
-        # the rows differ by one at most, so one batch is missing. Its targets, -100, are ignored.
+    # The shares of the ranks differ by one row at most, so this rank lacks one batch or none.
+    lacks_one = len(batches) < most_batches
+    if setup.parallelism.pads_micro_batches and lacks_one:
+        # Ranks gather weights together, so all need equally many forward passes. The targets of
+        # this one, -100, are ignored.
         batches.append((x[:1], torch.full_like(y[:1], -100), None if keys is None else keys[:1]))
     return batches
 
@@ -325,13 +342,9 @@ def token_losses(
     compilation. All ranks call the model equally often, because they gather sharded weights
     together. So a rank with fewer rows gets an additional batch without targets from `windows`.
     """
-    # With the last window, which may be short.
-    n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
-    largest_share = math.ceil(n_windows / data.world_size)
-    n_batches = math.ceil(largest_share / rows)
     with evaluating(model):
-        for x, y in tqdm(data.windows(rows), desc="validate", total=n_batches, unit="batch",
-                         leave=False, delay=2, disable=data.rank > 0):
+        for x, y in tqdm(data.windows(rows), desc="validate", total=data.count_batches(rows),
+                         unit="batch", leave=False, delay=2, disable=data.rank > 0):
             with compute.autocast(), uncompiled():
                 logits = model(x.to(compute.device))
             targets = y.flatten()

@@ -555,7 +555,7 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
     setup = Setup(
         config=config, world=world, compute=Compute(DEVICE, torch.bfloat16, compiled),
         parallelism=parallelism, data=cast(Any, None), train_data=data, val_data=data, model=model,
-        module=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
+        wrapped=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
         loss=torch.compile(summed_loss) if compiled else summed_loss, rows=rows,
         progress=Progress(), scaler=torch.amp.GradScaler(enabled=False), stop=StopSignal(),
         reads_late=ON_CUDA,
@@ -705,7 +705,7 @@ def step_without_waits(setup: Setup) -> Call:
     def step() -> None:
         with setup.compute.autocast():
             # dropout_keys as train_step says it: without, it would compile again
-            logits = setup.module(x, dropout_keys=None)
+            logits = setup.wrapped(x, dropout_keys=None)
         (setup.loss(logits, y) * (1 / y.numel())).backward()
         nn.utils.clip_grad_norm_(setup.model.parameters(), 1.0)
         for optimizer in setup.optimizers.optimizers:

@@ -374,10 +374,10 @@ def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
     setup = replace(setup, compute=replace(setup.compute, expected_seconds=7200.0))
     start = resolve(tiny_argv(workdir, *options), "")
     fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
-    without = gyre.announce.describe_duration(start, setup, repeats_validation=False)
+    without = gyre.announce.describe_duration(start, setup, validates_checkpoint=False)
     assert "for validation" not in without
     words = "about 2 hours, and about 47 minutes for validation"
-    assert words in gyre.announce.describe_duration(fine_tuning, setup, repeats_validation=False)
+    assert words in gyre.announce.describe_duration(fine_tuning, setup, validates_checkpoint=False)
 
 
 def test_notes_on_a_prepared_text_are_said_in_each_training(workdir, tmp_path, capfd):

@@ -47,6 +47,15 @@ def test_a_fine_tuning_that_made_it_worse_says_so(workdir, finished, capfd):
     assert f"note    {finished} is still the better model of this text" in capfd.readouterr().err
 
 
+def test_a_resumed_fine_tuning_that_made_it_worse_says_so(workdir, finished, capfd):
+    worse = training_argv(workdir, "--init-from", finished, "--name=worse", "--train.steps=3",
+                          "--optim.lr=3")
+    assert exit_code(train.main, *worse) == 0
+    capfd.readouterr()
+    assert exit_code(train.main, "--resume", "runs/worse", "--train.steps=4") == 0
+    assert f"note    {finished} is still the better model of this text" in capfd.readouterr().err
+
+
 def test_a_fine_tuning_that_made_it_better_is_silent(workdir, finished, capfd):
     better = training_argv(workdir, "--init-from", finished, "--train.steps=3")
     assert exit_code(train.main, *better) == 0

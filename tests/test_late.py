@@ -4,7 +4,6 @@ import math
 import signal
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +44,7 @@ def build_late(*args):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What train.py calls, in order: ("start_step", 0), ("count_step", 0) ..."""
+    """What train.py calls, in order: ("start_step", 0), ("log_step", 0) ..."""
     made = []
 
     def recorded(name, label):
@@ -58,8 +57,8 @@ def calls(monkeypatch):
         monkeypatch.setattr(train, name, call)
 
     recorded("start_step", lambda setup, step: step)
-    recorded("count_step", lambda setup, *args: setup.progress.step)
-    recorded("validate_and_sample", lambda setup, run, can_end: setup.progress.step)
+    recorded("log_step", lambda setup, *args: setup.progress.step)
+    recorded("validate_and_sample", lambda setup, run, may_stop_early: setup.progress.step)
     recorded("save", lambda setup, run, name: name)
     return made
 
@@ -88,8 +87,8 @@ def spoil(monkeypatch, *steps):
 def test_a_step_is_started_before_the_one_before_is_read(workdir, late, calls):
     train_tiny(workdir, "order", "--train.steps=4", "--train.eval_interval=9")
     assert calls[:7] == [
-        ("start_step", 0), ("start_step", 1), ("count_step", 0), ("start_step", 2),
-        ("count_step", 1), ("start_step", 3), ("count_step", 2)]
+        ("start_step", 0), ("start_step", 1), ("log_step", 0), ("start_step", 2),
+        ("log_step", 1), ("start_step", 3), ("log_step", 2)]
 
 
 def test_validation_sees_all_steps_counted_and_no_later_one(workdir, late, calls):
@@ -97,27 +96,24 @@ def test_validation_sees_all_steps_counted_and_no_later_one(workdir, late, calls
                "--train.sample_tokens=0")
     at = calls.index(("validate_and_sample", 3))
     assert calls[at - 1 : at + 4] == [
-        ("count_step", 2), ("validate_and_sample", 3), ("save", "best"), ("save", "last"),
+        ("log_step", 2), ("validate_and_sample", 3), ("save", "best"), ("save", "last"),
         ("start_step", 3)]
 
 
 def test_a_kept_step_is_saved_before_the_next_is_started(workdir, late, calls):
     train_tiny(workdir, "order-keep", "--train.steps=4", "--train.keep=[2]")
     at = calls.index(("save", 2))
-    assert calls[at - 1 : at + 2] == [("count_step", 1), ("save", 2), ("start_step", 2)]
+    assert calls[at - 1 : at + 2] == [("log_step", 1), ("save", 2), ("start_step", 2)]
 
 
 def test_a_step_is_read_at_once_on_a_cpu(workdir):
     assert not build_setup(workdir).reads_late
 
 
-def test_the_bar_shows_the_loss_of_the_step_that_it_counts(workdir):
+def test_the_bar_shows_the_loss_of_the_step_that_it_counts():
     shown = StringIO()
     bar = tqdm(total=2, file=shown, mininterval=0)
-    run = RunDir(Path("runs", "a"), {}, is_main=False)  # which logs nothing
-    setup = build_setup(workdir)
-    result = train_step(setup, 0)._replace(loss=2.5)
-    train.count_step(setup, run, result, 1.0, bar)
+    train.show_step(bar, loss=2.5, rate=1.0)
     last = shown.getvalue().rpartition("\r")[2]
     assert "1/2" in last and "loss 2.500" in last
 
@@ -127,8 +123,8 @@ def test_no_time_is_counted_twice(workdir):
     setup = build_setup(workdir)
     first = start_step(setup, 0)
     second = start_step(setup, 1)
-    first = replace(first, started=10.0, finished=14.0)
-    second = replace(second, started=11.0, finished=17.0)
+    first = replace(first, started_at=10.0, finished_at=14.0)
+    second = replace(second, started_at=11.0, finished_at=17.0)
     assert first.read().seconds == 4.0
     assert second.read(since=14.0).seconds == 3.0
 
@@ -159,7 +155,7 @@ def test_a_run_that_is_read_late_equals_one_read_at_once(workdir, late, straight
 
 def test_a_branch_that_is_read_late_saves_its_first_step(workdir, late, straight, calls):
     assert exit_code(train.main, "--branch-from", straight, "--at=4", "--name=late-first") == 0
-    assert calls[:4] == [("start_step", 4), ("count_step", 4), ("save", "last"), ("start_step", 5)]
+    assert calls[:4] == [("start_step", 4), ("log_step", 4), ("save", "last"), ("start_step", 5)]
 
 
 @pytest.mark.parametrize("optimizer", quick_for(["muon"], ["adamw", "muon"]))

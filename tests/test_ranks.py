@@ -27,7 +27,7 @@ def test_a_rank_other_than_0_prints_no_validation(second, capfd):
 
 def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
     capfd.readouterr()
-    train.sample(second, RunDir(tmp_path, {}, is_main=False))
+    train.log_sample(second, RunDir(tmp_path, {}, is_main=False))
     assert capfd.readouterr().err == ""
 
 

@@ -64,7 +64,7 @@ def after_step(number):
 
 
 @pytest.mark.parametrize("name, when", [
-    pytest.param("sample", after_step(6), id="sample-6"),
+    pytest.param("log_sample", after_step(6), id="sample-6"),
     pytest.param("validate_and_sample", after_step(7), id="validate-7"),
     # The slow ones repeat what these, or the next test, show. There are checkpoints after three and
     # six steps. After five, the last one is two steps old, and after six it is new.
@@ -108,18 +108,18 @@ def stop_in_validation(validation: int, *argv: str | Path) -> int:
         return exit_code(train.main, *argv)
 
 
-count_step = train.count_step
+log_step = train.log_step
 
 
 def count_ten_minutes(setup, run, result, *others):
-    """`count_step`, but the step is said to have taken ten minutes."""
-    count_step(setup, run, result._replace(seconds=600.0), *others)
+    """`log_step`, but the step is said to have taken ten minutes."""
+    log_step(setup, run, result._replace(seconds=600.0), *others)
 
 
 @pytest.fixture(scope="module")
 def saved_ended(workdir):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "count_step", count_ten_minutes)
+        patch.setattr(train, "log_step", count_ten_minutes)
         assert stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name=ended")) == 130
     return set_aside(workdir / "runs" / "ended")
 
@@ -164,7 +164,7 @@ def test_the_estimate_counts_a_validation_that_is_done_again(ended, monkeypatch,
         return start, replace(compute, expected_seconds=7000.0)
 
     monkeypatch.setattr(train, "resolve_auto", resolve_with_estimate)
-    kill_before("repeat_validation", always, "--resume", ended)
+    kill_before("validate_checkpoint", always, "--resume", ended)
     words = "about 67 minutes from here, and about 26 minutes for validation"
     assert words in capfd.readouterr().err
 
@@ -172,7 +172,7 @@ def test_the_estimate_counts_a_validation_that_is_done_again(ended, monkeypatch,
 def test_a_damaged_line_is_warned_of_once_where_a_validation_may_be_missing(ended, capfd):
     metrics = ended / "metrics.jsonl"
     metrics.write_text("{\n" + metrics.read_text(encoding="utf-8"), encoding="utf-8")
-    kill_before("repeat_validation", always, "--resume", ended)
+    kill_before("validate_checkpoint", always, "--resume", ended)
     assert capfd.readouterr().err.count("leaving out line 1") == 1
 
 
@@ -210,7 +210,7 @@ def test_the_last_validation_is_done_to_its_end(workdir, straight):
 
 def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkeypatch):
     """7 steps that are said to take ten minutes each."""
-    monkeypatch.setattr(train, "count_step", count_ten_minutes)
+    monkeypatch.setattr(train, "log_step", count_ten_minutes)
     assert exit_code(train.main, "--resume", ended) == 0
     assert "\ndone    1:10:00 of training steps since step 0; " in capfd.readouterr().err
 
@@ -218,15 +218,15 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkey
 @pytest.mark.parametrize("taken, words", [(4, "Saved was step 3"), (2, "Nothing was saved yet")])
 def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
     path = workdir / "runs" / f"at-once-after-{taken}"
-    count_step = train.count_step
+    log_step = train.log_step
 
     def interrupted(setup, *counted):
         if setup.progress.step == taken:
             raise KeyboardInterrupt
-        count_step(setup, *counted)
+        log_step(setup, *counted)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "count_step", interrupted)
+        patch.setattr(train, "log_step", interrupted)
         argv = tiny_argv(workdir, *EXACT, "--name", path.name)
         assert exit_code(train.main, *argv) == 130
     err = capfd.readouterr().err
@@ -391,7 +391,7 @@ def test_before_the_first_checkpoint_of_a_branch_ctrl_c_at_once_says_to_branch_a
         raise KeyboardInterrupt
 
     path = workdir / "runs" / "branch-at-once"
-    monkeypatch.setattr(train, "count_step", interrupt)
+    monkeypatch.setattr(train, "log_step", interrupt)
     branch = ["--branch-from", str(trunk), "--train.steps=8", "--name", path.name]
     assert exit_code(train.main, *branch, "--at=3") == 130
     err = capfd.readouterr().err

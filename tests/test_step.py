@@ -102,7 +102,7 @@ def test_a_step_leaves_no_gradient(workdir):
 
 def test_one_process_trains_the_model_without_a_wrapper(workdir):
     setup = build_setup(workdir)
-    assert setup.module is setup.model
+    assert setup.wrapped is setup.model
 
 
 @pytest.mark.parametrize("rows", quick_for(["10"], ["10", "3"]))
