@@ -72,7 +72,7 @@ with importing(__name__):
     from model import kernels
     from model.config import ModelConfig
     from model.encodings import key_dim
-    from model.generation import Batch, Step, next_logits
+    from model.generation import Batch, NextLogits, next_logits
     from model.int8 import int8_tensors, to_int8
     from model.packed_forms import join_matrices
     from model.sampling import Sampling
@@ -465,7 +465,7 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
         return model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
                               max_new_tokens=new, cache_implementation=cache)
 
-    recorded: list[Step] = []  # on CUDA, each text uses what was recorded for the first
+    recorded: list[NextLogits] = []  # on CUDA, each text uses what was recorded for the first
 
     def by_gyre() -> list[list[int]]:
         batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)

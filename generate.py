@@ -47,15 +47,17 @@ with importing(__name__):
     from gyre.parser import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
-    from model.generation import Batch, Step
+    from model.generation import Batch, NextLogits
     from model.kernels import max_float_rows
     from model.sampling import Sampling
     from model.transformer import derive_seed
 
 PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is measured
-COMMANDS = """Each line is a prompt of its own, or with --chat what you say next. The commands:
+PROMPTS = "Each line is a prompt of its own"  # what interactive sessions say of their lines
+CONVERSATION = "Each line is what you say next"
+COMMANDS = """The commands:
     :more      go on with the last text
-    :new       with --chat, begin a new conversation
+    :new       in a conversation (--chat, and one sample), begin a new one
     :seed N    draw the texts of another seed, N
     :help      print this
     ::TEXT     the prompt :TEXT
@@ -79,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
             else:
                 ids = encode_prompts(trained, options.prompt, chat)
                 rows = make_rows(trained, chat, options.prompt, options)
-                _, speed, _ = generate_texts(trained, ids, rows, options, options.seed)
+                speed = generate_texts(trained, ids, rows, options, options.seed).speed
         speed.print_rates()
 
 
@@ -107,6 +109,18 @@ class Speed:
         ):
             if tokens:
                 say(f"{part}: {tokens} tokens in {seconds:.3f} s ({tokens / seconds:.0f} tokens/s)")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `generate_texts` has made, besides what it has printed."""
+
+    new_tokens: list[list[int]]
+    """Those of each row."""
+    speed: Speed
+    """Without the time of compiling."""
+    decoding_step: NextLogits
+    """The function that computed the logits."""
 
 
 # --- what the user asks for -----------------------------------------------------------------------
@@ -192,8 +206,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if "" in options.stop:
         raise UserError("--stop '' is in every text: leave it out")
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
-    always_likeliest = options.sampling.temperature == 0 or options.sampling.top_k == 1
-    if always_likeliest and options.num_samples > 1:
+    options.sampling.check()
+    if options.sampling.is_greedy and options.num_samples > 1:
         say(f"note: all {options.num_samples} samples are the same, because each token is the "
             "likeliest one")
     return options
@@ -243,12 +257,12 @@ def name_weights(run: RunDir, checkpoint: str) -> str:
 
 def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
     """Print a note if this processor multiplies slower in int8 than in float32."""
-    tokens = n_rows
+    n_tokens = n_rows  # decoding multiplies one token of each row
     if compiled and n_rows <= max_float_rows():
         # With so few rows, compiled decoding multiplies in float32. Only prompts are read in int8.
-        tokens = PROMPT_TOKENS
+        n_tokens = PROMPT_TOKENS
     with trained.compute.active():
-        in_float32, in_int8 = int8_rates(trained.model.config, tokens)
+        in_float32, in_int8 = int8_rates(trained.model.config, n_tokens)
     if in_int8 < in_float32:
         say(f"note: int8 is slower than float32 here: products run at {format_rate(in_int8)} "
             f"GFLOP/s in int8 and at {format_rate(in_float32)} in float32, in one thread")
@@ -312,10 +326,15 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
-    lines = "Each line is a prompt of its own."
-    if chat is not None and options.num_samples == 1:
-        lines = "Each line is what you say next, and :new begins a new conversation."
-    say(f"{lines} :more goes on with the last text, and :seed N draws others; :help lists the "
+    context = trained.model.config.max_positions
+    if options.max_new_tokens is not None and options.max_new_tokens >= context:
+        raise UserError(f"--max-new-tokens {options.max_new_tokens} leaves no room for a prompt in "
+                        f"the context of {context} (model.max_positions): give a smaller number")
+    session = Session(trained, chat, options, options.seed)
+    lines = PROMPTS
+    if session.is_conversation:
+        lines = f"{CONVERSATION}, and :new begins a new conversation"
+    say(f"{lines}. :more goes on with the last text, and :seed N draws others; :help lists the "
         "commands. quit, exit, :q or Ctrl-D ends.")
     # Let bytes that are not UTF-8 through. `input` would raise an error that ends the session. The
     # tokenizer refuses only their line.
@@ -324,7 +343,6 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
     terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else "> " would be in the results
-    session = Session(trained, chat, options, options.seed)
     for prompt in options.prompt:
         session.begin(prompt)
     while True:
@@ -342,7 +360,11 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
 
 @dataclass
 class Session:
-    """An interactive session. The random numbers of a text are those of (seed, turn)."""
+    """An interactive session.
+
+    The first text is drawn by the seed itself, as without --interactive, and later ones by a seed
+    that is derived from (seed, turn).
+    """
 
     trained: Trained
     chat: Chat | None
@@ -350,43 +372,50 @@ class Session:
     options: argparse.Namespace
     seed: int
     turn: int = 0
-    """How many texts were written since the seed was set. The first is drawn by the seed itself, as
-    without --interactive."""
+    """How many texts were written since the seed was set."""
     ids: list[int] = field(default_factory=list)
     """Tokens of the last text, its prompt included."""
     exchanges: list[tuple[str, str]] = field(default_factory=list)
-    """What was said and answered in this conversation. Always empty without --chat, and with more
-    than one answer to each prompt."""
+    """What was said and answered in this conversation. Always empty if there is none."""
     rows: list[Row] = field(default_factory=list)
     """The last text, or the samples of it."""
     speed: Speed = field(default_factory=Speed)
     """That of all texts."""
-    decoding_step: Step | None = None
+    decoding_step: NextLogits | None = None
     """The function that computed the logits of the last text. The next text may use it again, with
     the CUDA graphs that it has recorded."""
 
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a prompt follows what was said before: with --chat, and one answer to each."""
+        return self.chat is not None and self.options.num_samples == 1
+
     def answer(self, line: str) -> None:
-        """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
-        command, _, argument = line.partition(" ")
-        if not line:
+        """Continue a line, or obey a command. One of spaces alone does nothing.
+
+        Raises UserError for an unknown command, and for a prompt that cannot be continued.
+        """
+        words = line.strip()
+        command, _, argument = words.partition(" ")
+        if not words:
             return
-        if not line.startswith(":"):
+        if not words.startswith(":"):
             self.begin(line)
-        elif line.startswith("::"):
-            self.begin(line[1:])
+        elif words.startswith("::"):
+            self.begin(line.lstrip()[1:])
         elif command == ":seed":
             self.set_seed(argument)
-        elif line.strip() == ":more":
+        elif words == ":more":
             self.go_on()
-        elif line.strip() == ":new":
+        elif words == ":new":
             self.forget()
-        elif line.strip() == ":help":
-            say(COMMANDS)
+        elif words == ":help":
+            say(f"{CONVERSATION if self.is_conversation else PROMPTS}. {COMMANDS}")
         elif command in (":more", ":new", ":help", ":q"):  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
             raise UserError(f"{command} is no command (:more, :new, :seed N, :help, :q); to "
-                            f"continue this text as a prompt, write :{line}")
+                            f"continue this text as a prompt, write :{words}")
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt. With --chat, it follows what was said and answered before."""
@@ -404,7 +433,7 @@ class Session:
                 f"of the conversation is forgotten ({n_forgotten} of {len(self.exchanges)} "
                 "answers)")
         self.exchanges = exchanges
-        if len(rows) == 1:
+        if self.is_conversation:
             self.exchanges.append((prompt, rows[0].text))
 
     def encode_next(self, chat: Chat, prompt: str) -> tuple[list[int], list[tuple[str, str]]]:
@@ -414,19 +443,20 @@ class Session:
         """
         exchanges = [*self.exchanges]
         ids = encode_chat(chat, self.trained.tokenizer, prompt, exchanges)
-        while exchanges and len(ids) > self.most_kept():
+        while exchanges and len(ids) > self.room_for_prompt():
             del exchanges[0]
             ids = encode_chat(chat, self.trained.tokenizer, prompt, exchanges)
         return ids, exchanges
 
     def forget(self) -> None:
         """Begin a new conversation."""
-        if self.chat is None:
-            raise UserError(":new begins a new conversation, and without --chat there is none")
+        if not self.is_conversation:
+            reason = "without --chat" if self.chat is None else "with several samples"
+            raise UserError(f":new begins a new conversation, and {reason} there is none")
         self.exchanges = []
 
-    def most_kept(self) -> int:
-        """Return how many tokens of a long text are read, so that new ones have room."""
+    def room_for_prompt(self) -> int:
+        """Return how many tokens a prompt may have, so that new ones have room behind it."""
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
@@ -443,7 +473,7 @@ class Session:
             raise UserError(f":more goes on with one text, and there are {len(self.rows)}: leave "
                             "out --num-samples")
         context = self.trained.model.config.max_positions
-        kept = self.most_kept()
+        kept = self.room_for_prompt()
         if len(self.ids) > kept:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
@@ -467,12 +497,14 @@ class Session:
         seed = self.seed
         if self.turn > 0:
             seed = derive_seed(self.seed, "turn", self.turn)
-        new, speed, self.decoding_step = generate_texts(
+        written = generate_texts(
             self.trained, [ids], rows, self.options, seed, self.decoding_step)
-        self.ids = ids + new[0]  # of the first row: `go_on` continues a single one
+        self.decoding_step = written.decoding_step
+        # Those of the first row: `go_on` continues a single one.
+        self.ids = ids + written.new_tokens[0]
         self.rows = rows
         self.turn += 1
-        self.speed.add(speed)
+        self.speed.add(written.speed)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -491,14 +523,14 @@ def make_rows(
 
 def generate_texts(
     trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int,
-    previous: Step | None = None,
-) -> tuple[list[list[int]], Speed, Step]:
+    previous: NextLogits | None = None,
+) -> Written:
     """Generate a continuation in every row, and print it: of a single row as it comes, of several
     at the end.
 
-    `rows` has `num_samples` rows for each of `ids`. Says on stderr if a text ends early or is
-    longer than the training rows. Returns the new tokens of every row; the speed, without the time
-    of compiling; and the decoding step, for the next call's `previous`.
+    `rows` has `num_samples` rows for each of `ids`. `previous` is the decoding step of the last
+    call, which may be used again. Says on stderr if a text ends early or is longer than the
+    training rows.
     """
     new_tokens = options.max_new_tokens
     if new_tokens is None:
@@ -527,30 +559,30 @@ def generate_texts(
     warning = trained.describe_excess(max(batch.lengths))
     if warning is not None:
         say(f"note: {warning}")
-    # Prefill reads as many tokens of every prompt as the shortest has. Decoding begins when the
-    # first new token has come.
-    prefilled = times[0]
-    finished = times[-1]
+    return Written(batch.new_tokens(), measure_speed(batch, len(ids), started, times),
+                   decoding_step)
+
+
+def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[float]) -> Speed:
+    """Return the speed of a batch that was drawn; `times` are when its tokens came.
+
+    Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
+    the rows whose prompt is that short. It ends when the first token has come. If every such row
+    has ended at once, that token is a later one, and nothing says when prefill ended: then both
+    parts are left out.
+    """
     decoded = count_decoded(batch)
-    if decoded > 0 and decoded == batch.n_accepted:  # so prefill has drawn none of them
-        # Every row of the shortest prompts ended at once. So the first new token came after later
-        # passes, and nothing says when prefill ended.
-        speed = Speed()
-    else:
-        speed = Speed(
-            prefill_tokens=min(batch.prompt_lengths) * len(ids),
-            prefill_seconds=prefilled - started,
-            decoded_tokens=decoded, decoding_seconds=finished - prefilled,
-        )
-    return batch.new_tokens(), speed, decoding_step
+    is_first_token_late = 0 < decoded == batch.n_accepted
+    if is_first_token_late:
+        return Speed()
+    prefilled = times[0]
+    return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,
+                 prefill_seconds=prefilled - started,
+                 decoded_tokens=decoded, decoding_seconds=times[-1] - prefilled)
 
 
 def count_decoded(batch: Batch) -> int:
-    """Return how many tokens were drawn after prefill.
-
-    Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
-    the rows whose prompt is that short.
-    """
+    """Return how many tokens were drawn after prefill (see `measure_speed`)."""
     shortest = min(batch.prompt_lengths)
     drawn_by_prefill = 0
     for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):

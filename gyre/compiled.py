@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from errors import say
 from gyre.graphed import can_graph, graph_batch
 from model import decoding_forms, kernels, packed_forms, shared_forms
-from model.generation import Batch, Step, evaluating, next_logits
+from model.generation import Batch, NextLogits, evaluating, next_logits
 from model.transformer import KVCache, Transformer
 
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
@@ -52,7 +52,7 @@ OPENED: dict[Path, Any] = {}
 
 
 @torch.inference_mode()
-def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
+def compile_batch(batch: Batch, previous: NextLogits | None = None) -> NextLogits:
     """Return `next_logits`, compiled for the whole text of this batch.
 
     All of it is compiled now, so that no token waits for the compiler. Without a cache, which
@@ -70,7 +70,7 @@ def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
 
 def compile_step(
     model: Transformer, cache: KVCache, *, prompt: int | None = None, samples: int = 1
-) -> Step:
+) -> NextLogits:
     """Return `next_logits`, compiled for this model and cache.
 
     On a CPU, decoding runs as a package: a step that was compiled into a file, which later
@@ -261,7 +261,7 @@ def is_long(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
     return n_keys > shared_forms.LONGEST_SCORED
 
 
-def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> Step:
+def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> NextLogits:
     """Return `next_logits`, whose calls for one token of each row run as a graph of torch.compile.
 
     With `prompt`, it is compiled now for texts that begin with so many tokens.

@@ -22,12 +22,14 @@ from torch import Tensor, nn
 
 from errors import say
 from files import first_line
-from model.generation import KEY_BLOCK, Batch, Step, evaluating, next_logits
+from model.generation import KEY_BLOCK, Batch, NextLogits, evaluating, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
 
 
-def graph_batch(batch: Batch, previous: Step | None = None, *, compiled: bool = False) -> Step:
+def graph_batch(
+    batch: Batch, previous: NextLogits | None = None, *, compiled: bool = False
+) -> NextLogits:
     """Return the step that decodes a batch by CUDA graphs; `next_logits` where there can be none.
 
     With `compiled`, PyTorch's compiler fuses the operations of a layer first. `previous` is the
@@ -55,7 +57,7 @@ def can_graph(model: Transformer, device: torch.device) -> bool:
 
 
 class GraphedStep:
-    """A `Step` whose calls for one token of each row are replays of CUDA graphs.
+    """A `NextLogits` whose calls for one token of each row are replays of CUDA graphs.
 
     All other calls, such as prefill, are `next_logits`. The logits (B, V) that it returns are
     overwritten by the next call. Call `prepare` before each further text. With `recorded` False the

@@ -26,7 +26,7 @@ from gyre.rundir import RunDir
 from gyre.yaml_files import read_config, require_encoding
 from model import kernels
 from model.config import ModelConfig, RopeScaling
-from model.generation import Batch, Step, next_logits
+from model.generation import Batch, NextLogits, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.packed_forms import join_matrices
 from model.sampling import Sampling
@@ -226,7 +226,7 @@ def end_ids(tokenizer: Tokenizer, stops: Iterable[str]) -> list[int]:
 
 
 def stream(
-    batch: Batch, rows: Sequence["Row"], step: Step = next_logits
+    batch: Batch, rows: Sequence["Row"], step: NextLogits = next_logits
 ) -> Iterator[tuple[int, str]]:
     """Yield (i, text) for every new token of rows[i], and after all of them the rest of each row.
 

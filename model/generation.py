@@ -17,7 +17,7 @@ from model.kernels import attention_of_any_length
 from model.sampling import BROKEN, Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
 
-Step = Callable[..., Tensor]
+NextLogits = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
 """On CUDA, a cache has room for a multiple of this many keys, and graphs read multiples of it."""
@@ -40,10 +40,10 @@ def generate_one(
     """Continue one prompt on a CPU and return the new tokens, in the plainest way.
 
     `generate` and `Batch` give the same tokens. They also handle several rows, end tokens and GPUs,
-    and yield each token at once. The tests compare them with this function.
+    and `Batch.draw` yields each token at once. The tests compare them with this function.
     """
     text = list(prompt)
-    unread = text
+    unread = list(prompt)
     cache = new_cache(model, 1, len(prompt) + max_new_tokens)
     with evaluating(model):
         for index in range(max_new_tokens):
@@ -55,7 +55,7 @@ def generate_one(
             uniforms = torch.tensor([uniform(seed, 0, index)], dtype=torch.float64)
             token = int(sample(logits, sampling, uniforms, seen))
             text.append(token)
-            unread = text if cache is None else [token]
+            unread = list(text) if cache is None else [token]
     return text[len(prompt) :]
 
 
@@ -68,7 +68,7 @@ def generate(
     eos_ids: Collection[int] = (),
     num_samples: int = 1,
     seed: int = 0,
-    step: Step = next_logits,
+    step: NextLogits = next_logits,
 ) -> list[list[int]]:
     """Continue every prompt `num_samples` times and return the new tokens of every row.
 
@@ -107,7 +107,8 @@ class Batch:
         check_range("max_new_tokens", max_new_tokens, Range(ge=1))
         check_range("num_samples", num_samples, Range(ge=1))
         sampling.check()
-        total = count_positions(model, prompts, max_new_tokens)
+        check_prompts(model, prompts, max_new_tokens)
+        total = max(map(len, prompts)) + max_new_tokens  # positions of the longest row
         self.prompt_lengths: list[int] = []
         """Tokens of the prompt of each row."""
         for prompt in prompts:
@@ -134,27 +135,29 @@ class Batch:
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        # The rows that drew last, and at first all.
-        self.indexed_rows = list(range(n_rows))
-        # The same, on the device. It is copied there again only if other rows are due.
-        self.due_index = torch.tensor(self.indexed_rows, device=self.sampling_device)
-        # Random numbers (UNIFORMS_AHEAD, B). Those at i are for position `uniforms_from + i`.
+        self.last_due = list(range(n_rows))
+        """The rows that drew last. At first, all of them."""
+        self.last_due_on_device = torch.tensor(self.last_due, device=self.sampling_device)
+        """The same. It is copied only if other rows are due than before."""
         self.uniforms = torch.zeros(UNIFORMS_AHEAD, n_rows, dtype=torch.float64,
                                     device=self.sampling_device)
-        self.uniforms_from = -UNIFORMS_AHEAD  # before all positions: there are no numbers yet
+        """Random numbers. Those of [i] are for position `uniforms_from + i`."""
+        self.uniforms_from = -UNIFORMS_AHEAD
+        """At first before all positions: there are no numbers yet."""
 
-    def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
+    def draw(self, step: NextLogits = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
 
         `step` computes the logits, as `next_logits` does. Dropout is off until the iterator ends or
         is closed. Raises UserError for logits that are not finite, and ValueError for a batch that
         was drawn before. With `steps_ahead`, later steps run while the caller handles a token.
 
-        All rows are fed in step, up to the length of the shortest unfinished row; the rows of that
-        length draw. The first pass feeds as many tokens as the shortest prompt has (prefill), and
-        later passes one token each (decode). While a short row draws, a longer one still reads its
-        prompt. When the short rows are done, one pass feeds what is left of the longer prompts, up
-        to the length of the shortest of these.
+        Every pass feeds all rows up to the same position, and the rows that end there draw:
+
+        1. Prefill feeds as many tokens of each prompt as the shortest one has.
+        2. Decoding feeds one token of each row. A row with a longer prompt reads on in it.
+        3. When all rows that draw have ended, one pass feeds more of the longer prompts, up to the
+           end of the shortest of these. Then decoding goes on.
         """
         # `lengths` does not tell: an iterator that was closed may have drawn more than it yielded.
         if self.drawn_lengths != self.prompt_lengths:
@@ -166,10 +169,10 @@ class Batch:
                 due = self.due_rows()
                 if due:
                     with inference:  # not around `yield`, because the caller may train
-                        unread.append(self.start_step(step, due))
-                # Read the oldest step once enough steps are under way. If no row is due, nothing
-                # is left to start: then every token is drawn, and some are unread.
-                if not due or len(unread) > self.steps_ahead:
+                        unread.append(self.draw_next(step, due))
+                # If no row is due, all tokens are drawn, and some of them are unread.
+                all_drawn = not due
+                if all_drawn or len(unread) > self.steps_ahead:
                     yield from self.accept(unread.popleft())
 
     def due_rows(self) -> list[int]:
@@ -182,8 +185,8 @@ class Batch:
         # The others still read their prompts.
         return [row for row in unfinished if self.drawn_lengths[row] == fewest]
 
-    def start_step(self, step: Step, due: list[int]) -> "Drawn":
-        """Draw a token of the rows that are due. On a GPU this only enqueues kernels."""
+    def draw_next(self, step: NextLogits, due: list[int]) -> "Drawn":
+        """Draw a token of the rows that are due. On a GPU, do not wait until it is drawn."""
         position = self.drawn_lengths[due[0]]  # of the token to draw: due rows have equally many
         logits = self.compute_logits(step, position)
         drawn = self.sample_rows(logits, due, position)
@@ -192,7 +195,7 @@ class Batch:
         return Drawn(due, drawn)
 
     def accept(self, drawn: "Drawn") -> Iterator[tuple[int, int]]:
-        """Yield (row, token) for the tokens of a step, but for rows that have ended."""
+        """Yield (row, token) for the tokens of a step, except those of rows that have ended."""
         for row, token in zip(drawn.rows, drawn.read(), strict=True):
             if row not in self.live:
                 continue
@@ -216,7 +219,7 @@ class Batch:
         spans = zip(self.tokens.cpu(), self.prompt_lengths, self.lengths, strict=True)
         return [tokens[start:length].tolist() for tokens, start, length in spans]
 
-    def compute_logits(self, step: Step, position: int) -> Tensor:
+    def compute_logits(self, step: NextLogits, position: int) -> Tensor:
         """Feed all tokens before `position`, or those of them that are not in the cache.
 
         Returns the logits (B, V) for the token at `position`, on the device where it is drawn.
@@ -228,9 +231,9 @@ class Batch:
         fed = fed.to(self.device)
         # Feed a prompt once for all its samples. One token is not shared: a compiled step decodes
         # only the whole batch.
-        shares_prompts = self.num_samples > 1 and first == 0 and fed.shape[1] > 1
+        is_prefill = first == 0 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
-            if shares_prompts and cache is not None:
+            if cache is not None and is_prefill and self.num_samples > 1:
                 logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
             else:
                 logits = step(self.model, fed, cache)
@@ -238,10 +241,10 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
         """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
-        if due != self.indexed_rows:
-            self.indexed_rows = due
-            self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
-        rows = self.due_index
+        if due != self.last_due:
+            self.last_due = due
+            self.last_due_on_device = torch.tensor(due).to(self.sampling_device, non_blocking=True)
+        rows = self.last_due_on_device
         uniforms = self.uniforms_at(position)
         all_due = len(due) == len(self.prompt_lengths)
         if all_due:  # without a copy
@@ -302,10 +305,8 @@ def choose_sampling_device(device: torch.device) -> torch.device:
     return device if device.type in ("cpu", "cuda") else torch.device("cpu")
 
 
-def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
-    """Return how many positions the longest row takes.
-
-    Raises UserError for no prompt, for an empty one, and if the context has fewer positions.
+def check_prompts(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> None:
+    """Raise UserError for no prompt, an empty one, and more tokens than the context has room for.
     """
     if not prompts or not all(prompts):
         raise UserError("the prompt is empty: give at least one token")
@@ -320,7 +321,6 @@ def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
         )
-    return total
 
 
 def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
@@ -341,7 +341,7 @@ def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
 
 
 def prefill_samples(
-    step: Step, model: Transformer, tokens: Tensor, cache: KVCache, samples: int
+    step: NextLogits, model: Transformer, tokens: Tensor, cache: KVCache, samples: int
 ) -> Tensor:
     """Prefill for `samples` adjacent copies of each prompt by `step`: (B, T) -> logits (B, V).
 
@@ -350,9 +350,9 @@ def prefill_samples(
     once = cache.every_nth(samples)
     logits = step(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
-        # (prompts, samples, H_kv, T, D), a view
-        rows = x[:, :, : once.length].unflatten(0, (-1, samples))
-        rows[:, 1:] = rows[:, :1]
+        # A view (prompts, samples, H_kv, T, D)
+        by_prompt = x[:, :, : once.length].unflatten(0, (-1, samples))
+        by_prompt[:, 1:] = by_prompt[:, :1]
     cache.length = once.length
     return logits.repeat_interleave(samples, 0)
 

@@ -48,7 +48,12 @@ class Sampling:
             return
         for name in ("top_k", "top_p", "min_p"):
             if getattr(self, name) is not None:
-                raise UserError(f"{name} has no effect at temperature 0")
+                raise UserError(f"{name} has no effect at temperature 0: leave it out")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether every token is the likeliest one, whatever the seed."""
+        return self.temperature == 0 or self.top_k == 1
 
 
 def uniform(seed: int, sample: int, number: int) -> float:

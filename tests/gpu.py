@@ -54,7 +54,7 @@ from gyre.step import PendingStep, Progress, Setup, micro_batches, start_step, s
 from model.config import ModelConfig  # noqa: E402
 from model.dropout import compute_mask  # noqa: E402
 from model.encodings import POSITIONS  # noqa: E402
-from model.generation import Batch, Step, generate, next_logits  # noqa: E402
+from model.generation import Batch, NextLogits, generate, next_logits  # noqa: E402
 from model.sampling import Sampling  # noqa: E402
 from model.transformer import KVCache, Transformer  # noqa: E402
 
@@ -732,7 +732,7 @@ def gyre_decoding(rows: int, sampling: Sampling, compiled: bool) -> Call:
     On CUDA each text uses what was recorded for the first.
     """
     model = build_model()
-    recorded: list[Step] = []
+    recorded: list[NextLogits] = []
 
     def call() -> None:
         batch = Batch(model, [[1] * PROMPT], sampling, max_new_tokens=NEW_TOKENS, num_samples=rows)
@@ -789,7 +789,7 @@ def time_step(rows: int) -> None:
         next_logits(model, token.expand(rows, known), cache)
         for name, call in (("eager_ms", next_logits), ("recorded_ms", recorded)):
 
-            def step(call: Step = call) -> None:
+            def step(call: NextLogits = call) -> None:
                 cache.length = known
                 call(model, token, cache)
 

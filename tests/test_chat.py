@@ -359,6 +359,19 @@ def test_without_chat_there_is_no_conversation_to_forget(tmp_path, capsys, monke
     assert "error: :new begins a new conversation, and without --chat" in capsys.readouterr().err
 
 
+def test_with_several_samples_there_is_no_conversation_to_forget(tmp_path, talk):
+    _, err = talk(chat_folder(tmp_path), ":new", argv=(*GREEDY, "--num-samples", "2"))
+    assert "error: :new begins a new conversation, and with several samples there is none" in err
+
+
+@pytest.mark.parametrize("n_samples, words", [
+    ("1", "Each line is what you say next. The commands:"),
+    ("2", "Each line is a prompt of its own. The commands:")])
+def test_help_says_what_a_line_is(tmp_path, talk, n_samples, words):
+    _, err = talk(chat_folder(tmp_path), ":help", argv=(*GREEDY, "--num-samples", n_samples))
+    assert words in err
+
+
 RAW_NOTE = "has a chat template, and prompts are continued as they are: --chat puts them into it\n"
 
 

@@ -299,6 +299,13 @@ def test_samples_that_cannot_differ_are_noted(call, options, n_notes):
     assert err.count("samples are the same, because each token is the likeliest") == n_notes
 
 
+def test_no_note_precedes_options_that_are_refused(runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs.parent)
+    argv = ["--prompt", "x", "--temperature=0", "--top-k=1", "--num-samples=2"]
+    assert error_lines(capsys, script.main, *argv) == [
+        "error: top_k has no effect at temperature 0: leave it out"]
+
+
 @pytest.mark.parametrize("prompt, words", [
     ("my poem.txt", "'my poem.txt' is continued as it is written: for the text in the file of this "
                     "name, say --prompt-file 'my poem.txt'"),
@@ -431,10 +438,20 @@ def test_two_colons_are_a_prompt_that_begins_with_one(talk, expected, tokenizer)
     assert talk("::more").out == f":more{text}\n"
 
 
+def test_spaces_before_a_command_do_not_make_it_a_prompt(talk):
+    assert talk("x", "  :more").out == talk("x", ":more").out
+
+
+def test_a_line_of_spaces_is_no_prompt(talk):
+    assert talk("   ").out == ""
+
+
 def test_help_lists_the_commands(talk):
     out, err = talk(":help")
-    assert out == "" and ("    :more      go on with the last text\n"
-                              "    :new       with --chat, begin a new conversation\n"
+    assert out == "" and ("Each line is a prompt of its own. The commands:\n"
+                          "    :more      go on with the last text\n"
+                              "    :new       in a conversation (--chat, and one sample), begin "
+                              "a new one\n"
                           "    :seed N    draw the texts of another seed, N\n"
                           "    :help      print this\n"
                           "    ::TEXT     the prompt :TEXT\n"
@@ -661,6 +678,10 @@ def test_auto_measures_for_all_rows(words, n_rows, call, monkeypatch):
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
     # Before `auto` measures how fast so many rows are.
     ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in .* not -1"),
+    ("--interactive --temperature 0 --top-k 5", "top_k has no effect at temperature 0: leave it "
+     "out"),
+    ("--interactive --run runs/rope --max-new-tokens 6000", "--max-new-tokens 6000 leaves no room "
+     "for a prompt in the context of 6000 .model.max_positions.: give a smaller number"),
     ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),
     ("--prompt x --device meta", "device must be auto"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",

@@ -363,7 +363,7 @@ def test_a_step_on_a_gpu_waits_for_nothing(sampling):
     try:
         with torch.inference_mode():
             for _ in range(3):
-                batch.start_step(lambda *_: logits, [0, 1])
+                batch.draw_next(lambda *_: logits, [0, 1])
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert batch.drawn_lengths == [10, 10]

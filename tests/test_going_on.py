@@ -52,7 +52,7 @@ def test_a_resumed_fine_tuning_that_made_it_worse_says_so(workdir, finished, cap
                           "--optim.lr=3")
     assert exit_code(train.main, *worse) == 0
     capfd.readouterr()
-    assert exit_code(train.main, "--resume", "runs/worse", "--train.steps=4") == 0
+    assert exit_code(train.main, "--resume", workdir / "runs" / "worse", "--train.steps=4") == 0
     assert f"note    {finished} is still the better model of this text" in capfd.readouterr().err
 
 

@@ -182,7 +182,7 @@ def saves_last(setup, run, name):
 
 
 @pytest.mark.parametrize("name, when, validated", [
-    ("save", saves_last, [3, 3, 6, 7]), ("sample", after_step(3), [3, 6, 7])])
+    ("save", saves_last, [3, 3, 6, 7]), ("log_sample", after_step(3), [3, 6, 7])])
 def test_a_validation_that_is_done_again_may_be_killed(ended, monkeypatch, name, when, validated):
     """Its step stays the best one. Killed before the second of its two checkpoints, it is done a
     third time. Before it draws a sample, it has saved both and logged."""
@@ -278,7 +278,7 @@ def test_a_run_without_sample_tokens_logs_no_sample(often):
 def saved_killed_at_8(workdir):
     argv = tiny_argv(workdir, "--name=killed-at-8", "--train.eval_interval=4",
                      "--train.keep=[4, 7]")
-    kill_before("sample", after_step(8), *argv)
+    kill_before("log_sample", after_step(8), *argv)
     return set_aside(workdir / "runs" / "killed-at-8")
 
 

@@ -233,9 +233,9 @@ def one_shard(whole: Setup) -> Iterator[Setup]:
     """The same training, with the model sharded by FSDP in one process."""
     with group_of_one():
         sharding = Sharded(whole.world, 1)
-        model, module = sharding.build_model(whole.config.model, compiled=False)
+        model, wrapped = sharding.build_model(whole.config.model, compiled=False)
         copy_weights(model, model.draw_matrices(whole.config.seed))
-        yield replace(whole, parallelism=sharding, model=model, module=module,
+        yield replace(whole, parallelism=sharding, model=model, wrapped=wrapped,
                       optimizers=Optimizers(model, whole.config.optim, torch.float32))
 
 

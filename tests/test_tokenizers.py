@@ -750,7 +750,7 @@ def log_sample(folder, prompt, ids, monkeypatch):
     setup.config.data.seq_len = 16
     setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
     monkeypatch.setattr(train, "generate", lambda *_, **options: [ids])
-    train.sample(setup, run)
+    train.log_sample(setup, run)
     (logged,) = run.log.call_args.args
     return logged
 

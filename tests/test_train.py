@@ -481,7 +481,7 @@ def sampled(workdir, monkeypatch, capfd):
     generate = Mock(return_value=[drawn])
     monkeypatch.setattr(train, "generate", generate)
     setup.progress.step = 7
-    train.sample(setup, RunDir(workdir, {}, is_main=False))
+    train.log_sample(setup, RunDir(workdir, {}, is_main=False))
     (_, prompts, _), options = generate.call_args
     (prompt,) = prompts
     return SimpleNamespace(prompt=prompt, options=options, tokenizer=tokenizer,
@@ -576,7 +576,7 @@ def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc", "data.seq_len": seq_len}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    words = train.generate_options(setup, RunDir(Path("a"), {}))
+    words = train.options_for_generate(setup, RunDir(Path("a"), {}))
     assert words == ["--run", "a", "--prompt", "abc", *options]
 
 
@@ -585,7 +585,8 @@ def test_a_prompt_that_fills_the_context_is_not_continued():
         config=make_config({"train.sample_prompt": "abc", "train.sample_tokens": 0,
                             "data.seq_len": 3, "model.max_positions": 3}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    assert train.generate_options(setup, RunDir(Path("a"), {})) == ["--run", "a", "--prompt", ""]
+    words = train.options_for_generate(setup, RunDir(Path("a"), {}))
+    assert words == ["--run", "a", "--prompt", ""]
 
 
 def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monkeypatch):
@@ -613,7 +614,7 @@ def test_generate_reads_the_prompt_of_that_command_as_a_prompt(prompt):
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": prompt}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    argv = train.generate_options(setup, RunDir(Path("a"), {}))
+    argv = train.options_for_generate(setup, RunDir(Path("a"), {}))
     assert generate.parse(argv).prompt == [prompt]
 
 
