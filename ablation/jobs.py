@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -24,9 +24,21 @@ from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
-RunTraining = Callable[[Start, StopSignal], Any]
-"""`run_training` of train.py, which returns an Outcome. It is passed as an argument, because
-commands import this package, and not the other way round."""
+
+class Ended(Protocol):
+    """How a training has ended: the `Outcome` of train.py."""
+
+    @property
+    def signal(self) -> int:
+        """Number of the signal that stopped it; 0: it has taken all its steps."""
+
+
+RunTraining = Callable[[Start, StopSignal], Ended]
+"""`run_training` of train.py. It is passed as an argument, because commands import this package,
+and not the other way round."""
+
+
+End = Literal["finished", "diverged"]
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -49,7 +61,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     trainings: list[Training]
-    """In their order: a trunk comes before its branches."""
+    """Of a RecordJob: the longest run, then its branches from long to short. Of other jobs: one."""
 
 
 class CalibrationJob(Job, frozen=True, kw_only=True):
@@ -64,7 +76,7 @@ class CalibrationJob(Job, frozen=True, kw_only=True):
 
 class TuningJob(Job, frozen=True, kw_only=True):
     """Try a learning rate of an arm. The result is the loss, which ablation/runner.py keeps under
-    the arm, lr and seed. The options of the training have the last two, and what makes the arm.
+    the arm, lr and seed. They are also in the options of the training.
     """
 
     arm: str
@@ -122,7 +134,7 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Any:
     """Return the result of a job; None if a run diverged."""
     for training in job.trainings:
-        if not finish_training(run_training, training, stop):
+        if finish_training(run_training, training, stop) == "diverged":
             return None
     runs = [RunDir.open(training.folder) for training in job.trainings]
     if isinstance(job, RecordJob):
@@ -137,7 +149,7 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def find_end(folder: Path, steps: int) -> Literal["finished", "diverged"] | None:
+def how_it_ended(folder: Path, steps: int) -> End | None:
     """Return how the training of a run has ended, or None if some of its `steps` are missing.
 
     Raises UserError if the run was trained further by hand.
@@ -156,9 +168,9 @@ def find_end(folder: Path, steps: int) -> Literal["finished", "diverged"] | None
 
 
 def remove_without_checkpoint(folder: Path) -> None:
-    """Remove a run that was stopped before its first checkpoint. It has no step to lose.
+    """Remove a run that was stopped before its first checkpoint, to begin it anew.
 
-    A branch has to be removed: without a checkpoint, train.py refuses to resume it.
+    It has no step to lose. And if it is a branch, it could not even be resumed.
     """
     if folder.exists() and not RunDir.open(folder).checkpoints.can_resume:
         remove_run(folder)
@@ -172,23 +184,21 @@ def remove_run(folder: Path) -> None:
     remove(hidden)
 
 
-def finish_training(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
-    """Train what is missing of a run: all, the rest of it, or nothing.
+def finish_training(run_training: RunTraining, training: Training, stop: StopSignal) -> End:
+    """Train what is missing of a run: all, the rest of it, or nothing. Return how it ended.
 
-    Returns False if it diverged. Raises UserError if it failed, if it was trained further by hand,
-    or if it saved and stopped because `stop` asked it to.
+    Raises UserError if it failed, if it was trained further by hand, or if it saved and stopped
+    because `stop` asked it to.
     """
     folder = Path(training.folder)
     # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
     # the folder, because `run_training` takes the same lock.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
-        ended = find_end(folder, training.steps)
+        ended = how_it_ended(folder, training.steps)
         if ended is None:
             remove_without_checkpoint(folder)
-    if ended == "finished":
-        return True
-    if ended == "diverged":
-        return False  # it would diverge again
+    if ended is not None:  # a run that diverged would diverge again
+        return ended
     try:
         with report_errors():
             start = make_start(training)
@@ -196,14 +206,14 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
             outcome = run_training(start, stop)
     except SystemExit as error:  # report_errors has said why
         if has_diverged(folder):
-            return False
+            return "diverged"
         raise UserError(f"{folder.name} failed (exit {error.code}), and the study stopped: see the "
                         f"job's log in {folder.parent / 'logs'}") from None
     finally:
         gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     if outcome.signal:
         raise UserError(f"{folder.name} was stopped, and has saved")
-    return True
+    return "finished"
 
 
 def make_start(training: Training) -> Start:
@@ -214,7 +224,8 @@ def make_start(training: Training) -> Start:
     if training.trunk is not None:
         return branch(RunDir.open(training.trunk), argv, training.options, training.at)
     draft = make_draft(training.options)
-    # No stem is needed: it is for runs without a name, and a study names its runs in their options.
+    # argv is for the log only: the options are in the draft, and in `given`. No stem is needed: it
+    # is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
 
 

@@ -30,7 +30,7 @@ LONG_VALIDATION = 0.3
 
 
 def print_setup(start: Start, setup: Setup, validates_checkpoint: bool = False) -> None:
-    """Print what is trained on what, on rank 0.
+    """Print, on rank 0, the text, the model and the device of a training, and notes on them.
 
     `validates_checkpoint` says whether the checkpoint of a resumed run still has to be validated.
     """
@@ -132,7 +132,7 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
     if lr_factor(optim, steps - 1, steps) <= optim.final_lr:
         return
     remedy = "fewer optim.warmup_steps"
-    if optim.schedule == "wsd":
+    if optim.schedule == "wsd" and optim.warmup_steps < steps:
         remedy = "a larger optim.cooldown"
     say(f"note: no step is left in which the learning rate falls to optim.final_lr "
         f"{optim.final_lr:g}: give more train.steps, or {remedy}")

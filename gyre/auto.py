@@ -34,6 +34,11 @@ from model import kernels
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02
+# Before these, the first step is not timed: it compiles, and fills caches. Nor are the next ones
+# that record CUDA graphs, which happens at the second call of a kind: for the first micro-batch of
+# a step, which sets the gradients, in the second step; for others, which add to them, in the third
+# at the latest.
+UNTIMED_STEPS_WITH_GRAPHS = 3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. All that
 # depends on it is whether the first steps are compiled. What was compiled once stays so: its time
@@ -56,17 +61,24 @@ def resolve_auto(start: Start, world: World) -> tuple[Start, Compute]:
     check_fits(start.config, world, compute.dtype, compute.compiled)
     if start.config.train.minutes is not None:
         start, compute = choose_steps(start, world, compute)
-    # Write what `auto` stood for into the configuration, so that the run keeps it if it is resumed
-    # on another machine. If a dtype or `onednn` was given, `compute` has the same. This need not be
-    # so for a device or `compile`: several processes on a Mac use its CPU even if mps was given,
-    # and without a compiler nothing is compiled. Keep these as they were given, because the next
-    # machine may be able to use them.
-    train = replace(start.config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
+    return replace(start, config=record_choices(start.config, compute)), compute
+
+
+def record_choices(config: Config, compute: Compute) -> Config:
+    """Return a configuration with what `auto` stood for, so that the run keeps it if it is resumed
+    on another machine.
+
+    If a dtype or `onednn` was given, `compute` has the same. This need not be so for a device or
+    `compile`: several processes on a Mac use its CPU even if mps was given, and without a compiler
+    nothing is compiled. These are kept as they were given, because the next machine may be able to
+    use them.
+    """
+    train = replace(config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
         train = replace(train, device=compute.device.type)
     if train.compile == "auto":
         train = replace(train, compile=compute.compiled)
-    return replace(start, config=replace(start.config, train=train)), compute
+    return replace(config, train=train)
 
 
 def prepare_data(start: Start, world: World) -> Start:
@@ -117,8 +129,8 @@ def check_start(start: Start, world: World) -> None:
         if config.name is not None:
             RunDir.new_path(config.log.runs, config.name)  # refuses one that is bad or taken
     # A run that was trained on CUDA may go on elsewhere, without TF32.
-    asks_for_tf32 = start.source is None or "train.tf32" in start.given
-    if train.tf32 and asks_for_tf32 and world.device.type != "cuda":
+    is_asked_now = start.source is None or "train.tf32" in start.given
+    if train.tf32 and is_asked_now and world.device.type != "cuda":
         raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
     if train.batch_size < world.size:
         raise UserError(f"train.batch_size {train.batch_size} cannot be shared by {world.size} "
@@ -131,8 +143,8 @@ def check_start(start: Start, world: World) -> None:
     fitted = start.draft.fitted if start.draft is not None else frozenset()
     sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
-        # How training computes is chosen later. Assume what needs the least: bfloat16, and compiled
-        # except on a CPU (`count_logit_bytes`).
+        # How training computes is chosen later. Assume what needs the least: a logit takes 2 bytes
+        # on a CPU, in bfloat16 and not compiled, and 4 elsewhere, in bfloat16 and compiled.
         check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")
 
 
@@ -152,14 +164,16 @@ def choose_compute(config: Config, world: World) -> Compute:
     if needs_estimate or (on_cpu and train.dtype == "auto"):
         rates = measure_rates(config, world, onednn)
     dtype, dtype_reason = choose_dtype(config, world, rates)
-    seconds = None
+    estimate = None
     if needs_estimate:
-        seconds = estimate_seconds(config.model, tokens, rates[dtype])
-    flops_ahead = flops
-    if train.minutes is not None:
+        estimate = estimate_seconds(config.model, tokens, rates[dtype])
+    if train.minutes is None:
+        seconds = estimate
+        flops_ahead = flops
+    else:
         # Until the first steps are timed, train.steps is a placeholder, and so are `flops` and
-        # `seconds`. But their ratio is the FLOP/s of whole steps, for any number of them.
-        step_rate = GUESSED_RATE if seconds is None else flops / seconds
+        # `estimate`. But their ratio is the FLOP/s of whole steps, for any number of them.
+        step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
         flops_ahead = seconds * step_rate
     compiled, compile_reason = choose_compile(config, world, dtype, flops_ahead)
@@ -229,9 +243,9 @@ def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, C
     """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
 
     Takes the first steps, times them, and throws their results away. If compiling pays for so many
-    steps, compiles them and times them again. A run that is given what was chosen (the numbers, the
-    dtype, the compilation) computes the same bits. Raises UserError if other options, such as the
-    warm-up, need more steps.
+    steps, compiles them and times them again. Raises UserError if other options, such as the
+    warm-up, need more steps. A run that is given what was chosen (the numbers, the dtype, the
+    compilation) computes the same bits.
     """
     minutes = start.config.train.minutes
     assert minutes is not None
@@ -275,16 +289,12 @@ def time_first_steps(start: Start, world: World, compute: Compute) -> float:
 def time_steps(setup: Setup, enough: float) -> float:
     """Return the mean seconds of a step.
 
-    Takes steps from the first one on, until they have taken `enough` seconds. All processes call
-    this together, and get the mean of rank 0.
+    First takes steps that are slower than later ones, which are not timed. Then times steps, at
+    least MIN_TIMED_STEPS, until they have taken `enough` seconds. All processes call this together,
+    and get the mean of rank 0.
     """
-    # Steps that are slower than later ones are not timed. The first compiles, and fills caches.
-    train_step(setup, 0)
-    if setup.graphs is not None:
-        # A graph is recorded at the second call of its kind. So the second step records the CUDA
-        # graph of a first micro-batch, which sets the gradients. The other micro-batches add to
-        # those, and are recorded after that: in the third step at the latest.
-        train_step(setup, 0)
+    n_untimed = 1 if setup.graphs is None else UNTIMED_STEPS_WITH_GRAPHS
+    for _ in range(n_untimed):
         train_step(setup, 0)
     # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
     n_steps = setup.config.train.steps

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from errors import UserError, say
+from errors import UserError, find_script, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
 from gyre.compute import Compute, training_flops
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
@@ -68,10 +68,13 @@ def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Set
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",
     )
-    if not uses_graphs(config, world):
-        return setup
+    return with_graphs(setup) if uses_graphs(config, world) else setup
+
+
+def with_graphs(setup: Setup) -> Setup:
+    """Return a setup whose gradients are computed by CUDA graphs."""
     # `add_gradient` does not read `graphs`, so it can have a setup without.
-    graphs = GradientGraphs(partial(add_gradient, setup), [*model.parameters()])
+    graphs = GradientGraphs(partial(add_gradient, setup), [*setup.model.parameters()])
     return replace(setup, graphs=graphs)
 
 
@@ -116,10 +119,9 @@ def restore(
     check_resumed(run, start, progress.step, training["steps"])
     if progress.step >= start.config.train.steps:
         return progress  # of a finished run (--resume auto), whose `best` and schedule stay
-    best_step = run.checkpoints.saved_step("best")
-    has_best = best_step > 0  # 0: `best` was removed, or cannot be read
+    best_step = run.checkpoints.saved_step("best")  # 0: it was removed, or cannot be read
     # If `best` is of a step that is taken again, RunDir.resume removes it.
-    keeps_best = has_best and best_step <= progress.step
+    keeps_best = 0 < best_step <= progress.step
     if not keeps_best:
         progress.best = math.inf
     if training["steps"] != start.config.train.steps and world.is_main:
@@ -140,13 +142,17 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
     config.yaml keeps the train.steps with which the run was started. A later command can have given
-    another one, and `steps_when_saved` is that of the command which saved the checkpoint. With
-    --train.steps N, the run ends at N. Without it, the run ends at `steps_when_saved`. There are
-    two errors:
+    another one, on which the learning rates depend: `steps_when_saved` is that of the command which
+    saved the checkpoint.
 
-    - The run has reached its end, and is not resumed by --resume auto.
-    - The command is without --train.steps, config.yaml has another number than `steps_when_saved`,
-      on which the learning rates depend, and a step is left up to one of the two.
+    | command | both numbers                 | the run ends at    | error           |
+    |---------|------------------------------|--------------------|-----------------|
+    | with N  |                              | N                  | no step is left |
+    | without | equal                        | that number        | no step is left |
+    | without | differ, no step left to each | `steps_when_saved` | no step is left |
+    | without | differ, a step left to one   |                    | which of them?  |
+
+    N is that of --train.steps. With --resume auto it is no error that no step is left.
     """
     steps_now = start.config.train.steps
     gives_steps = "train.steps" in start.given
@@ -182,5 +188,6 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
         words += ["--train.steps", str(steps), "--optim.lr", f"{last_lr:.2g}"]
         if optim.muon_lr is not None:
             words += ["--optim.muon_lr", f"{optim.muon_lr * last_lr / optim.lr:.2g}"]
-        note += f" To start low instead: {first_stop}{shlex.join(words)}"
+        command = f"python {find_script('train.py')} {shlex.join(words)}"
+        note += f" To start low instead: {first_stop}{command}"
     say(note)

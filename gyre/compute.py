@@ -1,6 +1,7 @@
 """How a process computes: its device, its dtype, oneDNN and compilation; what `auto` stands for.
 
-`Compute` has what was chosen. It takes effect within `with compute.active():`, and ends with it.
+`Compute` has what was chosen. TF32, oneDNN and the limit of the compiler take effect within
+`with compute.active():`, and the dtype within `with compute.autocast():`.
 """
 
 import ctypes
@@ -70,8 +71,7 @@ class Compute:
         so that no training depends on an earlier one.
         """
         precision = torch.get_float32_matmul_precision()
-        if self.tf32:
-            torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         try:
             with kernels.products_by_onednn(self.onednn):
                 if self.compiled:
@@ -105,19 +105,18 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if torch.backends.mps.is_available():
         devices.append("mps")
     devices.append("cpu")
-    asked = device
+    kind = device
     if device == "auto":
-        device, _, _ = devices[0].partition(":")  # cuda without its number, which comes below
-    if device == "cuda":
-        device = f"cuda:{local_rank}"
-    if re.fullmatch(r"cpu|mps|cuda:\d+", device) is None:
+        kind, _, _ = devices[0].partition(":")
+    name = f"cuda:{local_rank}" if kind == "cuda" else kind
+    if re.fullmatch(r"cpu|mps|cuda:\d+", name) is None:
         raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
-    if device not in devices:
+    if name not in devices:
         known = ", ".join(devices)
-        card = f" ({device})" if device != asked else ""
-        raise UserError(f"device {asked}{card} was asked for, but this machine has {known}: say "
+        card = f" ({name})" if name != device else ""
+        raise UserError(f"device {device}{card} was asked for, but this machine has {known}: say "
                         "one of these, or leave it out")
-    return torch.device(device)
+    return torch.device(name)
 
 
 def processor_name() -> str:
@@ -168,8 +167,8 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# Approximate FLOPs of one measured call: so few that a slow processor too needs only a fraction of
-# a second. The larger the matrices, the fewer tokens are multiplied, down to a least number.
+# Approximate FLOPs of one measured call, which a slow processor, too, does in a fraction of a
+# second. So large matrices are multiplied with few tokens, but not with fewer than a least number.
 MEASURED_FLOPS = 3e9  # a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # a product in int8
 
@@ -308,9 +307,9 @@ def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
     """Return about how long a training on so many tokens takes on a CPU.
 
     `rate` is the measured rate of matrix products, in FLOP/s. Whole steps reach only a share of it,
-    which is smaller in narrow models. `share` is a rough fit: 0.40 at width 128 (measured 0.3 to
-    0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7; docs/speed.md). It is too low at
-    288: a training that ends early is the smaller surprise.
+    which is smaller in narrow models. `share` is a rough fit to what was measured (docs/speed.md):
+    0.40 at width 128 (measured 0.3 to 0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7).
+    At 288 the estimate is too long, which is the better error.
     """
     share = 0.75 * model.dim / (model.dim + 110)
     return training_flops(model, tokens) / (rate * share)
@@ -383,8 +382,11 @@ def find_missing(device: torch.device) -> str | None:
     if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
         return None if any(map(shutil.which, compilers)) else "no C++ compiler found"
-    if device.type != "cuda":
-        return None
+    return find_missing_on_cuda(device) if device.type == "cuda" else None
+
+
+def find_missing_on_cuda(device: torch.device) -> str | None:
+    """Return in words what torch.compile needs for a card and does not find here, or None."""
     if torch.cuda.get_device_capability(device) < TRITON_CAPABILITY:
         return "torch.compile needs a card of capability 7.0 or more"
     if find_spec("triton") is None:

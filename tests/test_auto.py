@@ -480,6 +480,12 @@ def test_with_wsd_a_longer_cooldown_lets_the_rate_fall(workdir, capfd):
     assert "give more train.steps, or a larger optim.cooldown" in capfd.readouterr().err
 
 
+def test_with_wsd_no_cooldown_helps_where_all_steps_warm_up(workdir, capfd):
+    build_setup(workdir, "--optim.schedule=wsd", "--train.steps=2", "--optim.warmup_steps=2",
+                "--optim.cooldown=1")
+    assert "give more train.steps, or fewer optim.warmup_steps" in capfd.readouterr().err
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 

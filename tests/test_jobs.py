@@ -70,7 +70,7 @@ def save_step(run: RunDir, step: int) -> None:
 def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
     run = new_run("live")
     training = Training(folder=str(run.path), steps=3, options=LIVE)
-    assert finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "finished"
     assert not run.path.exists()  # it was removed; `called` makes no new one
     assert called == [["--name=live", "--train.steps=3"]]
 
@@ -79,7 +79,7 @@ def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
     run = new_run("live")
     save_step(run, 2)
     training = Training(folder=str(run.path), steps=3, options=LIVE)
-    assert finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "finished"
     assert called == [["--resume", str(run.path)]]
 
 
@@ -87,7 +87,7 @@ def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
     run = new_run("live")
     save_step(run, 3)
     training = Training(folder=str(run.path), steps=3, options=LIVE)
-    assert finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "finished"
     assert called == []
 
 
@@ -104,7 +104,7 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     save_step(run, 2)
     run.log({"step": 2, "diverged": 1})
     training = Training(folder=str(run.path), steps=3, options=LIVE)
-    assert not finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "diverged"
     assert called == []
 
 
@@ -126,10 +126,10 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
         patch.setattr(jobs, "remove", remove_a_part)
         with pytest.raises(KeyboardInterrupt):
             finish_training(called, training, StopSignal())
-    assert finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "finished"
     assert len(called) == 1
     new_run("live")
-    assert finish_training(called, training, StopSignal())
+    assert finish_training(called, training, StopSignal()) == "finished"
     assert [*live.parent.iterdir()] == []
 
 
@@ -153,7 +153,7 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     for step, loss in enumerate((4.0, 2.0, 3.0), 1):
         run.log({"step": step, "val/loss": loss})
     run.log({"step": 4, "train/loss": 1.0})
-    monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: True)
+    monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: "finished")
     training = Training(folder=str(run.path), steps=4, options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
     assert do_job(train.run_training, str(tmp_path), job, StopSignal()) == 3.0
@@ -181,7 +181,7 @@ def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
 
 def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
-    assert finish_training(train.run_training, training, StopSignal())
+    assert finish_training(train.run_training, training, StopSignal()) == "finished"
     assert jobs.resumable_step(Path(training.folder)) == 10
 
 

@@ -477,8 +477,8 @@ def test_a_longer_run_has_each_step_once(longer):
 
 @pytest.mark.parametrize("final_lr, words", [
     ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
-            "low instead: stop this training now, and give --branch-from {path} --train.steps 8 "
-            "--optim.lr 0.0005\n"),
+            "low instead: stop this training now, and give python {script} --branch-from {path} "
+            "--train.steps 8 --optim.lr 0.0005\n"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
 def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, final_lr, words):
     """The rate falls from 0.001 to `final_lr` times as much, along a line. In step 5 of 8 it is
@@ -487,7 +487,8 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, fin
                       f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
     capfd.readouterr()
     kill_before("start_step", always, "--resume", path, "--train.steps", "8")
-    assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
+    words = words.format(path=path, script=find_script("train.py"))
+    assert f"the learning rate of {words}" in capfd.readouterr().err
 
 
 def test_the_advice_to_start_low_can_be_followed_later(workdir, capfd):
@@ -498,9 +499,9 @@ def test_the_advice_to_start_low_can_be_followed_later(workdir, capfd):
     assert exit_code(train.main, *argv) == 0
     assert exit_code(train.main, "--resume", runs / "kept", "--train.steps", "8") == 0
     advice = capfd.readouterr().err.partition("To start low instead: ")[2].splitlines()[0]
-    assert advice == (f"--branch-from '{runs}/kept' --at 4 --train.steps 8 --optim.lr 0.0005 "
-                      "--optim.muon_lr 0.01")
-    assert exit_code(train.main, *shlex.split(advice)) == 0
+    assert advice == (f"python {find_script('train.py')} --branch-from '{runs}/kept' --at 4 "
+                      "--train.steps 8 --optim.lr 0.0005 --optim.muon_lr 0.01")
+    assert exit_code(train.main, *shlex.split(advice)[2:]) == 0
 
 
 # --- the same command -----------------------------------------------------------------------------
