@@ -452,11 +452,13 @@ def test_the_readme_says_how_near_sinusoids_at_queries_are(studies):
     full = studies["five"]
     qk = studies["qk"]
     tokens = qk.horizons[1]
-    difference = stats.paired(qk.losses("sin_qk", tokens), qk.losses("rope", tokens)).mean
+    difference = stats.paired(qk.losses("sin_qk", tokens), qk.losses("rope", tokens))
     behind = stats.paired(full.losses("sin", tokens), qk.losses("rope", tokens)).mean
     readme = words("README.md")
-    assert f"is then {-difference:.2f} nats below RoPE's after 2.10 M tokens" in readme
-    assert f"{behind:.2f} higher" in readme
+    low, high = difference.interval
+    assert low < 0 < high
+    assert "the loss is level with RoPE's after 2.10 M tokens" in readme
+    assert f"the loss is {behind:.2f} above RoPE's after 2.10 M" in readme
 
 
 def change_at_twice_the_length(study, arm, mode="nonoverlapping"):
@@ -678,7 +680,7 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
     assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
     assert len(study.runs("rope_nope")) == 6
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
-    assert f"`rope_nope`, leads by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
+    assert f"`rope_nope`, leads RoPE by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
 
 def test_results_md_has_how_few_rotating_channels_go_on(studies):
@@ -870,8 +872,8 @@ def test_the_readme_says_how_far_both_together_lead(studies):
 def test_the_readme_says_what_past_the_training_length_costs(studies):
     alibi = -statistics.mean(rises(studies["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
-    assert (f"loss is {alibi:.2f} lower than at the training length, and RoPE's is {rope:.2f} "
-            "higher") in words("README.md")
+    assert (f"its loss at 4T is {alibi:.2f} below that at T, the training length, and RoPE's is "
+            f"{rope:.2f} above") in words("README.md")
 
 
 def test_results_md_says_what_past_the_training_length_costs(studies):
