@@ -143,7 +143,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """plan.json, its fields in the order in which they are written.
 
     It is fixed when it is made, except for `tuned`, `diverged` and `calibration`, and for `seeds`,
-    `grown_from` and `command` when seeds are added (`add_seeds`).
+    `grown_from` and `command` when seeds are added (`add_seeds`). If the study that this one is
+    beside grows, so does `committed_grown_from`.
     A field with a default is not in the plans of older versions, or not in those of every study.
     """
 
@@ -169,6 +170,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Hashes of the files of the prepared data."""
     committed: list[str] | None = None
     """The arms whose records are from the study that this one is beside."""
+    committed_grown_from: list[int] | None = None
+    """The `grown_from` of that study."""
     dtype: str
     onednn: bool | str = "auto"
     """Decided once, or runs could differ."""

@@ -128,6 +128,7 @@ def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
         tuned=Tuned(arms={}), diverged=[], second_val=True,
     )
     if beside:
+        plan.committed_grown_from = beside.grown_from
         plan.tuned.arms |= beside.tuned.arms
         plan.diverged = list_diverged(beside, plan.seeds)
         # Rates are tuned on another validation text than is reported, if those beside were.
@@ -300,6 +301,8 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
                         f"{', '.join(changed)}): choose another folder with --name, or remove "
                         f"{path}")
+    if command.beside:
+        plan.committed_grown_from = command.beside.grown_from
     Study.load(path)  # refuses records that do not belong together, before more work
     added = ""
     if len(plan.seeds) > n_planned:

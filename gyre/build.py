@@ -94,29 +94,20 @@ def restore(
     start: Start, world: World, model: Transformer, optimizers: Optimizers,
     scaler: torch.amp.GradScaler,
 ) -> Progress:
-    """Load the weights, the optimizers and the scaler of the checkpoint that `start` names.
+    """Load the checkpoint that `start` names, and return the progress of a training from there on.
 
-    Returns its progress, whose `best` is infinite if no `best` is kept. Prints how the learning
-    rate goes on if the run gets another number of steps. Raises UserError if no step is left
-    (except with --resume auto). Without --train.steps, also raises it if the checkpoint was saved
-    with another train.steps than that of config.yaml.
+    Its `best` is infinite if no `best` is kept. Prints how the learning rate goes on if the run
+    gets another number of steps. Raises UserError for a command by which the training cannot go on:
+    see `check_branch` and `check_resumed`.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
-    which = "last" if start.step is None else start.step
-    with run.checkpoints.open(which, world) as folder:
-        training = run.checkpoints.load_training(folder)
-        check_shapes(folder, weight_shapes(model))
-        copy_weights(model, read_safetensors(folder / WEIGHTS))
-        optimizers.load_tensors(read_safetensors(folder / STATES))
-    if "scaler" in training:  # saved by runs in float16 only
-        scaler.load_state_dict(training["scaler"])
-    progress = Progress(**training["progress"])
+    progress, steps_when_saved = load_checkpoint(run, start.step, world, model, optimizers, scaler)
     if start.is_branch:
         check_branch(run, start, progress.step)
         progress.best = math.inf  # `best` has to be weights that this run has saved
         return progress
-    check_resumed(run, start, progress.step, training["steps"])
+    check_resumed(run, start, progress.step, steps_when_saved)
     if progress.step >= start.config.train.steps:
         return progress  # of a finished run (--resume auto), whose `best` and schedule stay
     best_step = run.checkpoints.saved_step("best")  # 0: it was removed, or cannot be read
@@ -124,9 +115,27 @@ def restore(
     keeps_best = 0 < best_step <= progress.step
     if not keeps_best:
         progress.best = math.inf
-    if training["steps"] != start.config.train.steps and world.is_main:
-        print_schedule(run, start.config, progress.step, training["steps"])
+    if steps_when_saved != start.config.train.steps and world.is_main:
+        print_schedule(run, start.config, progress.step, steps_when_saved)
     return progress
+
+
+def load_checkpoint(
+    run: RunDir, step: int | None, world: World, model: Transformer, optimizers: Optimizers,
+    scaler: torch.amp.GradScaler,
+) -> tuple[Progress, int]:
+    """Load the weights, the optimizers and the scaler of a checkpoint: of a step, or the last.
+
+    Returns its progress, and the train.steps of the command that saved it.
+    """
+    with run.checkpoints.open("last" if step is None else step, world) as folder:
+        training = run.checkpoints.load_training(folder)
+        check_shapes(folder, weight_shapes(model))
+        copy_weights(model, read_safetensors(folder / WEIGHTS))
+        optimizers.load_tensors(read_safetensors(folder / STATES))
+    if "scaler" in training:  # saved by runs in float16 only
+        scaler.load_state_dict(training["scaler"])
+    return Progress(**training["progress"]), training["steps"]
 
 
 def check_branch(run: RunDir, start: Start, step: int) -> None:

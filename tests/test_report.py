@@ -166,6 +166,14 @@ def test_one_seed_that_was_grown_had_no_interval_to_choose_by(pair):
     assert "texts. Planned with 1 seed, and grown to 2. The standard" in compose(Study.load(pair))
 
 
+def test_beside_a_study_that_was_grown_this_is_said(pair):
+    plan = read_plan(pair)
+    plan.committed_grown_from = [3]
+    write_plan(pair, plan)
+    assert ("The study of the committed arms was planned with 3 seeds, and grown later: if the "
+            "results of the first seeds decided that") in compose(Study.load(pair))
+
+
 def test_a_study_of_one_encoding_is_not_called_one_of_encodings(pair):
     assert compose(Study.load(pair)).startswith("# Position encodings: pair\n")
     plan = read_plan(pair)

@@ -561,3 +561,8 @@ def test_a_card_of_another_machine_has_no_estimate(workdir, tmp_path, capsys):
                                       "--scheduler=tcp://far:8786"))
     runner.print_plan(command, make_plan())
     assert "of training" not in capsys.readouterr().err
+
+
+def test_beside_a_study_that_was_grown_the_plan_says_so(workdir, grown, tmp_path):
+    command = resolve(beside_arguments(workdir, grown, tmp_path), "")
+    assert runner.open_plan(command).committed_grown_from == [1]
