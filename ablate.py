@@ -13,8 +13,11 @@ It tunes the learning rate of every arm on seeds of their own, trains all arms o
 measures every run, and writes runs/STUDY/RESULTS.md. Each arm and seed is one run at a constant
 rate, from which a run with a cooldown branches off for each length. The work is done by Dask
 workers on this machine, or by those of --scheduler. To go on after an interruption, give the same
-command again: what is finished is not repeated. The other options are those of train.py, over
-ablation.yaml, for every run; what the study sets itself is refused.
+command again: what is finished is not repeated.
+
+The other options are those of train.py, for every run, and their defaults below are those of a
+training. A study has those of configs/ablation.yaml instead, or of the file that --config names,
+such as a copy of it with a smaller model. What the study sets itself is refused.
 """
 
 import sys

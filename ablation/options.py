@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Plan, Tier
 from data.sources import SOURCES, DataConfig
-from errors import Range, UserError
+from errors import Range, UserError, say
 from gyre.compute import resolve_device
 from gyre.options import Config, flatten, make_config
 from gyre.parser import Parser
@@ -111,8 +111,8 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
     files = choose_files(options)
     file_layers = [read_yaml(file) for file in files]
-    # The tier overrides the files, and the command line overrides both.
-    layers = [*file_layers, tier.overrides, options.given]
+    layers = [tier.defaults, *file_layers, tier.overrides, options.given]
+    note_overridden(options, file_layers, tier)
     check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     config = make_config(*layers)
     check_runs_folder(config.log.runs)
@@ -134,6 +134,24 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
         arm_configs=arm_configs, shared=share_options(config, layers),
         path=choose_path(options, config, files), beside=beside,
     )
+
+
+def note_overridden(
+    options: Namespace, file_layers: Sequence[Mapping[str, Any]], tier: Tier
+) -> None:
+    """Print a note if the tier overrides options in the user's own files."""
+    if not options.config:
+        return
+    in_files: dict[str, Any] = {}
+    for layer in file_layers:
+        in_files |= flatten(layer)
+    overridden = []
+    for name, value in flatten(tier.overrides):
+        if in_files.get(name, value) != value and name not in options.given:
+            overridden.append(f"{name} {value}")
+    if overridden:
+        say(f"note: --tier {options.tier} has {', '.join(overridden)}, whatever "
+            f"{' and '.join(options.config)} says: the command line overrides it")
 
 
 def share_options(config: Config, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

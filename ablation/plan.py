@@ -60,7 +60,7 @@ VALIDATIONS = 4  # during the longest run of an arm and a seed, and during a tun
 
 @dataclass(frozen=True)
 class Tier:
-    """A size of study. `overrides` change the config, and the command line changes both."""
+    """A size of study."""
 
     arms: tuple[str, ...]
     horizons: tuple[int, ...]
@@ -78,7 +78,10 @@ class Tier:
     """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4
     """Checkpoints that are kept for each doubling of the steps."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Options that a YAML file overrides."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Options that override those of a YAML file. The command line overrides both."""
 
 
 # On one thread, all runs of an arm share what the first of them compiled.
@@ -88,19 +91,20 @@ TIERS = {
     "quick": Tier(
         arms=("rope", "sin", "nope"), horizons=(MILLION // 2, MILLION), seeds=6,
         grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, windows=8, followed=2,
-        overrides=COMPILED,
+        defaults=COMPILED,
     ),
     "full": Tier(
         arms=("rope", "sin_vaswani", "nope", "learned", "alibi"),
         horizons=(MILLION, 2 * MILLION, 4 * MILLION, 8 * MILLION), seeds=6,
         grid=(2e-3, 4e-3), tuning_tokens=4 * MILLION, tuning_seeds=(1000, 1001),
-        overrides=COMPILED,
+        defaults=COMPILED,
     ),
     "smoke": Tier(
         arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, windows=4,
         overrides={
             "model": {"dim": 48, "n_layers": 2, "n_heads": 2, "hidden_dim": 96},
-            "data": {"seq_len": 32}, "optim": {"warmup_steps": 5}, "train": {"batch_size": 8},
+            "data": {"seq_len": 32}, "optim": {"warmup_steps": 5},
+            "train": {"batch_size": 8, "compile": False},
         },
     ),
 }
@@ -229,7 +233,10 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
     name that does not exist or exists already, for fewer than two arms, and if all are committed.
     """
     known = {**ARMS, **committed}
-    chosen = tier.arms if names is None else names.split(",")
+    chosen = [*tier.arms] if names is None else [name.strip() for name in names.split(",")]
+    twice = {name for name in chosen if chosen.count(name) > 1}
+    if twice:
+        raise UserError(f"--arms {names} has {', '.join(sorted(twice))} twice: leave one out")
     wanted = [*committed, *chosen]
     for text in added:
         name, overlay = parse_arm(text)
@@ -256,8 +263,8 @@ def parse_arm(text: str) -> tuple[str, Overlay]:
     names = {option.replace("-", "_") for option in overlay}  # either spelling is one option
     n_options = options.count(",") + 1
     if not re.fullmatch(r"\w+", name) or "config" in names or len(names) < n_options:
-        raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
-                        "b500=model.theta=500,optim.lr=2e-3")
+        raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, each option once, "
+                        "such as b500=model.theta=500,optim.lr=2e-3")
     return name, overlay
 
 

@@ -111,6 +111,7 @@ def describe(study: Study) -> dict[str, str]:
         "title": "Position encodings" if len(positions) > 1 else "Study",
         "name": plan.name,
         "left_out": describe_left_out(study),
+        "setting": describe_setting(plan),
         "base": study.baseline,
         "warm_up": list_by_arm(study, {
             arm: amount(config["optim"]["warmup_steps"] * plan.step_tokens)
@@ -130,6 +131,20 @@ def describe(study: Study) -> dict[str, str]:
     }
 
 
+def describe_setting(plan: Plan) -> str:
+    """Return what the models, the training and the text of the baseline are."""
+    config = plan.config[plan.baseline]
+    model = config["model"]
+    optim = config["optim"]
+    data = config["data"]
+    named = data.get("files") or [data.get("url") or data.get("hub") or data.get("source", "")]
+    text = ", ".join(Path(name).name for name in named)
+    return (f"Model of {plan.baseline}: {model['n_layers']} layers of width {model['dim']}, "
+            f"{model['n_heads']} heads, a vocabulary of {data['vocab_size']}. Training: rows of "
+            f"{plan.seq_len} tokens, {plan.step_tokens} tokens a step, "
+            f"{optim.get('optimizer', 'adamw')}, {plan.dtype}. Text: {text}.")
+
+
 def list_by_arm(study: Study, words: Mapping[str, str]) -> str:
     """Return the words of the baseline, and in brackets those of arms that have others."""
     common = words[study.baseline]
@@ -143,7 +158,8 @@ def describe_final_lr(final_lr: float) -> str:
 
 
 def describe_left_out(study: Study) -> str:
-    """Return which runs of the plan the report is without; "" if it has them all."""
+    """Return which runs of the plan the report is without, and which do not belong together; "" for
+    none."""
     plan = study.plan
     sentences = []
     n_missing = count_missing(study)
@@ -154,6 +170,11 @@ def describe_left_out(study: Study) -> str:
                          "record.")
     if plan.diverged:
         sentences.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
+    for arm in plan.arms:
+        groups = [", ".join(map(str, seeds)) for seeds in study.code_of_encoding(arm).values()]
+        if len(groups) > 1:
+            sentences.append(f"The encoding of {arm} was changed between seeds, and its row mixes "
+                             f"several: {'; '.join(groups)}.")
     return " ".join(sentences)
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import logging
+import shlex
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -32,6 +34,7 @@ from ablation.jobs import (
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
+from ablation.record import hash_encoding
 from ablation.schedule import count_steps, name_length, name_tokens, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
@@ -48,6 +51,7 @@ from gyre.compute import (
 from gyre.options import Config, changed_options, make_config
 from gyre.rundir import git_revision
 from model import kernels
+from model.encodings import POSITIONS
 
 ANSWER = 30  # seconds that a worker has to answer before a study that stops goes without it
 CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
@@ -299,16 +303,40 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
         changed += name_changed_options(planned.config, wanted["config"])
     if changed:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
-                        f"{', '.join(changed)}): choose another folder with --name, or remove "
-                        f"{path}")
+                        f"{', '.join(changed)}): {advise_changed_plan(command, plan, changed)}")
     if command.beside:
         plan.committed_grown_from = command.beside.grown_from
-    Study.load(path)  # refuses records that do not belong together, before more work
+    # It refuses records that do not belong together, before more work.
+    note_changed_encodings(Study.load(path))
     added = ""
     if len(plan.seeds) > n_planned:
         added = f" with more seeds, {more_seeds}"
     say(f"plan    {path / 'plan.json'}: going on{added}")
     return plan
+
+
+def note_changed_encodings(study: Study) -> None:
+    """Print a note for each arm whose encoding is not the one that its records were made with."""
+    for arm, config in study.plan.config.items():
+        position = config["model"]["position"]
+        before = study.code_of_encoding(arm)
+        if before and position in POSITIONS and hash_encoding(position) not in before:
+            say(f"note: the code of model.position {position} is not that of the first seeds of "
+                f"{arm}, so that further ones are of another encoding: undo the change, or give "
+                "the new one another name")
+
+
+def advise_changed_plan(command: Command, plan: Plan, changed: list[str]) -> str:
+    """Return what to do where a command wants something else than the plan in its folder."""
+    added = [arm for arm in command.arms if arm not in plan.arms]
+    keeps_arms = plan.arms.keys() <= command.arms.keys()
+    if changed == ["arms"] and keeps_arms and not command.beside:
+        words = shlex.join(["--beside", str(command.path), "--arms", ",".join(added)])
+        return (f"to compare {', '.join(added)} with its records, train them beside it, in a study "
+                f"of their own: python {find_script('ablate.py')} {words}")
+    if changed == ["seeds"]:
+        return f"it has {len(plan.seeds)} seeds for each arm, and loses none"
+    return "choose another folder with --name"
 
 
 def read_ids(data: Prepared, split: str) -> np.ndarray:
@@ -377,7 +405,10 @@ def run_missing(run_training: RunTraining, command: Command, plan: Plan) -> bool
         jobs = next_jobs(command, plan)
         while jobs:
             if client is None:
-                client = open_client(held, command)
+                try:
+                    client = open_client(held, command)
+                except KeyboardInterrupt:
+                    return False
             if not run_jobs(run_training, command, plan, client, jobs):
                 return False
             jobs = next_jobs(command, plan)
@@ -571,6 +602,23 @@ async def ask_to_stop(
     return answers, await client.processing()
 
 
+@contextmanager
+def holding_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of this context, where the system can do that.
+
+    The processes that are started within get no Ctrl-C at all. One that is ended by it while it
+    starts would print a traceback, and so would Dask, which waits for it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def open_client(held: ExitStack, command: Command) -> Any:
     """Return a Dask client, open while `held` is: of a scheduler, or of worker processes of our
     own.
@@ -590,11 +638,12 @@ def open_client(held: ExitStack, command: Command) -> Any:
             n_workers = 1
         # Daemons could not start processes, and the compiler does.
         held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
-        cluster = held.enter_context(LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, memory_limit=0,
-            dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            env={"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
-        ))
+        with holding_interrupts():
+            cluster = held.enter_context(LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, memory_limit=0,
+                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                env={"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
+            ))
     # The client logs, with tracebacks, what becomes an error of one line here.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:

@@ -18,7 +18,6 @@ from ablation.record import ContextLoss, End, Record
 from errors import UserError
 from files import read_sealed
 
-ADVICE = "remove it and run ablate.py again"
 USED = 0.3
 """An encoding counts as used once the loss is this many nats below the bigrams'."""
 ONE_CHANGE = "arms of one seed start from the same values and see the same batches"
@@ -53,7 +52,7 @@ class Study:
             for seed in plan.seeds:
                 file = path / "results" / f"{arm}-s{seed}.json"
                 if file.exists():
-                    records[arm, seed] = read_record(file)
+                    records[arm, seed] = read_record(file, arm, seed)
         return cls(path, plan, records)
 
     def __post_init__(self) -> None:
@@ -89,6 +88,17 @@ class Study:
     def runs(self, arm: str) -> dict[int, Record]:
         """The records of an arm by seed."""
         return {seed: run for (name, seed), run in sorted(self.records.items()) if name == arm}
+
+    def code_of_encoding(self, arm: str) -> dict[str, list[int]]:
+        """The hashes of the code of an arm's encoding, each with the seeds that were trained by it.
+
+        Records of older versions do not have one, and are left out.
+        """
+        seeds: dict[str, list[int]] = {}
+        for seed, record in self.runs(arm).items():
+            if record.encoding_sha256:
+                seeds.setdefault(record.encoding_sha256, []).append(seed)
+        return seeds
 
     def ends(self, arm: str, tokens: int) -> dict[int, End]:
         """By seed, the end of the run of so many tokens."""
@@ -169,12 +179,18 @@ class Study:
                 for seed, curve in self.curves(arm, "loss").items()}
 
 
-def read_record(file: Path) -> Record:
-    """Return the record in a file. UserError if it is damaged."""
+def read_record(file: Path, arm: str, seed: int) -> Record:
+    """Return the record in a file. UserError if it is damaged, or of another arm or seed."""
+    # The runs have lost what a record is made from: ablation/runner.py removes the checkpoints.
+    runs = file.parent.parent / f"{arm}-s{seed}-*"
+    advice = f"remove it and the folders {runs}, if there are any, and run ablate.py again"
     try:
-        return msgspec.convert(read_sealed(file, ADVICE), Record)
+        record = msgspec.convert(read_sealed(file, advice), Record)
     except msgspec.ValidationError as error:
-        raise UserError(f"{file} is not a record of a run ({error}): {ADVICE}") from None
+        raise UserError(f"{file} is not a record of a run ({error}): {advice}") from None
+    if (record.arm, record.seed) != (arm, seed):
+        raise UserError(f"{file} is the record of {record.arm}, seed {record.seed}: {advice}")
+    return record
 
 
 def defined(values: Mapping[int, float | None]) -> dict[int, float]:

@@ -129,8 +129,9 @@ def train_tokenizer(
         if n_tokens < config.seq_len:
             problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
                             f"{error.most} pieces the training split has {n_tokens}")
-        raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, or let auto choose them: "
-                        "--data.vocab_size auto --data.seq_len auto") from None
+        raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, such as --data.vocab_size "
+                        f"{error.most}, or let train.py choose them: --data.vocab_size auto "
+                        "--data.seq_len auto") from None
 
 
 def suitable_vocabulary(n_bytes: int) -> int:

@@ -12,6 +12,7 @@ import math
 from dataclasses import fields
 from difflib import SequenceMatcher
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -377,6 +378,7 @@ def check_position(config: ModelConfig) -> None:
     encoding = POSITIONS[config.position]
     refuse_misspelt_hooks(config.position, encoding)
     require_hook(config.position, encoding)
+    check_arguments(config.position, encoding)
     for name, other in POSITIONS.items():
         for option in other.options:
             changed = getattr(config, option) != getattr(ModelConfig, option)
@@ -467,6 +469,19 @@ def require_hook(name: str, encoding: type[PositionEncoding]) -> None:
     )
 
 
+def check_arguments(name: str, encoding: type[PositionEncoding]) -> None:
+    """Raise UserError for a hook that cannot be called with the arguments that it gets."""
+    for hook in HOOKS:
+        arguments = [*signature(getattr(PositionEncoding, hook)).parameters]
+        try:
+            signature(getattr(encoding, hook)).bind(*arguments)
+        except TypeError:
+            raise UserError(
+                f"model.position {name}: {hook} of {encoding.__name__} is called with other "
+                f"arguments than it takes: write def {hook}({', '.join(arguments)})"
+            ) from None
+
+
 def overrides(encoding: type[PositionEncoding], hook: str) -> bool:
     """Return whether an encoding has another method of this name than the base class."""
     return getattr(encoding, hook) is not getattr(PositionEncoding, hook)
@@ -521,21 +536,30 @@ def check_buffers(model: nn.Module) -> None:
 
 
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
-    """Raise UserError if the bias of a new encoding has the wrong shape.
+    """Raise UserError if the bias of a new encoding has the wrong shape, or leaves no token to see.
 
-    It is asked for 2 queries and 3 keys, once for a model, so that no step has to look. A context
-    shorter than that, which only tools use, is not checked.
+    It is asked for 2 queries and 3 keys, and for token 0 alone, once for a model, so that no step
+    has to look. A context shorter than that, which only tools use, is not checked.
     """
     if not overrides(type(position), "bias") or config.max_positions < 3:
         return
     with torch.device("cpu"), torch.no_grad():
         bias = position.bias(torch.arange(1, 3), torch.arange(3))
+        at_first_token = position.bias(torch.arange(1), torch.arange(1))
+    if bias is None or at_first_token is None:
+        return
     shared_by_heads = (1, 2, 3)
     one_per_head = (config.n_heads, 2, 3)
-    if bias is None or tuple(bias.shape) in (shared_by_heads, one_per_head):
+    if tuple(bias.shape) not in (shared_by_heads, one_per_head):
+        raise UserError(
+            f"the bias of model.position {config.position} has the shape {tuple(bias.shape)} for 2 "
+            "queries and 3 keys, and must have (1 or H, T, S), here "
+            f"{shared_by_heads} or {one_per_head}"
+        )
+    if at_first_token.is_meta:  # it is computed from weights, which are not there yet
         return
-    raise UserError(
-        f"the bias of model.position {config.position} has the shape {tuple(bias.shape)} for 2 "
-        "queries and 3 keys, and must have (1 or H, T, S), here "
-        f"{shared_by_heads} or {one_per_head}"
-    )
+    if not at_first_token.isfinite().all():
+        raise UserError(
+            f"the bias of model.position {config.position} is {at_first_token.flatten()[0]} from "
+            "token 0 to itself, the only token that it sees: it must be finite"
+        )

@@ -96,8 +96,10 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
         "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": baseline,
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
         "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3], "dtype": "float32",
-        "config": {arm: {"optim": {"warmup_steps": 50, "final_lr": 0.0}, "model": {"position": arm}}
-                   for arm in effect},
+        "config": {arm: {
+            "optim": {"warmup_steps": 50, "final_lr": 0.0},
+            "model": {"position": arm, "n_layers": 4, "dim": 128, "n_heads": 4},
+            "data": {"source": "stdlib", "vocab_size": 512}} for arm in effect},
         "git": {"revision": "0123abcd"},
         "data_sha256": {"train.bin": "text"}, "machine": {"processor": "Example CPU"},
         "versions": {"torch": "2.13.0"},

@@ -204,6 +204,45 @@ def test_a_bias_of_another_shape_is_refused(shape, returned, monkeypatch):
         "must have (1 or H, T, S), here (1, 2, 3) or (6, 2, 3)")
 
 
+def test_a_bias_by_which_token_0_sees_nothing_is_refused(monkeypatch):
+    class Logarithm(PositionEncoding):
+        """Minus infinity at distance 0, and NaN for later keys, which are hidden anyway."""
+
+        def bias(self, q_positions, k_positions):
+            return (q_positions[:, None] - k_positions[None, :]).float().log()[None]
+
+    assert refusal(monkeypatch, Logarithm) == (
+        "the bias of model.position mine is -inf from token 0 to itself, the only token that it "
+        "sees: it must be finite")
+
+
+def test_a_bias_may_hide_earlier_tokens(monkeypatch):
+    class Window(PositionEncoding):
+        def bias(self, q_positions, k_positions):
+            distance = q_positions[:, None] - k_positions[None, :]
+            return torch.zeros(1, *distance.shape).masked_fill(distance > 0, -math.inf)
+
+    assert refusal(monkeypatch, Window) == ""
+
+
+def test_a_hook_without_one_of_its_arguments_is_refused(monkeypatch):
+    class Mine(PositionEncoding):
+        def bias(self, q_positions):
+            return q_positions
+
+    assert refusal(monkeypatch, Mine) == (
+        "model.position mine: bias of Mine is called with other arguments than it takes: write "
+        "def bias(self, q_positions, k_positions)")
+
+
+def test_the_arguments_of_a_hook_may_have_other_names(monkeypatch):
+    class Mine(PositionEncoding):
+        def embed(self, x, *rest):
+            return x
+
+    assert refusal(monkeypatch, Mine) == ""
+
+
 @pytest.mark.parametrize("shape", [(1, "T", "S"), (6, "T", "S"), None])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_a_bias_for_each_head_or_for_all_is_taken(shape, device, monkeypatch):

@@ -85,6 +85,7 @@ def test_without_names_the_arms_are_those_of_the_tier():
     ("sin,sinusoidal", [], "'sinusoidal', which is an encoding: its arms are sin, sin_vaswani"),
     ("sin", [], "at least two arms"),
     (None, ["rope=model.theta=2"], "there is an arm of this name already"),
+    ("sin,alibi,sin", [], "--arms sin,alibi,sin has sin twice: leave one out"),
     (None, ["b=seed=2,l"], "must be NAME=OPTION=VALUE"),
     (None, ["b=model.n-heads=2,model.n_heads=4"], "must be NAME=OPTION=VALUE"),
     (None, ["a/b=x=1"], "must be NAME=OPTION=VALUE"),
@@ -93,6 +94,10 @@ def test_without_names_the_arms_are_those_of_the_tier():
 def test_arms_that_are_wrong_are_refused(names, added, words):
     with pytest.raises(UserError, match=words):
         plan.choose_arms(QUICK, names, added, {})
+
+
+def test_spaces_between_the_names_of_arms_do_not_count():
+    assert [*plan.choose_arms(QUICK, "rope, sin", [], {})] == ["rope", "sin"]
 
 
 def test_an_arm_may_change_no_encoding(monkeypatch):

@@ -166,6 +166,25 @@ def test_one_seed_that_was_grown_had_no_interval_to_choose_by(pair):
     assert "texts. Planned with 1 seed, and grown to 2. The standard" in compose(Study.load(pair))
 
 
+def test_an_encoding_that_was_changed_between_seeds_is_named(pair):
+    change(pair, "rope-s0", encoding_sha256="a")
+    change(pair, "rope-s1", encoding_sha256="b")
+    assert ("The encoding of rope was changed between seeds, and its row mixes several: 0; 1."
+            in compose(Study.load(pair)))
+
+
+def test_seeds_of_one_encoding_are_not_remarked_on(pair):
+    change(pair, "rope-s0", encoding_sha256="a")
+    change(pair, "rope-s1", encoding_sha256="a")
+    assert "was changed between seeds" not in compose(Study.load(pair))
+
+
+def test_a_report_says_of_which_models_it_is(pair):
+    assert ("Model of sin: 4 layers of width 128, 4 heads, a vocabulary of 512. Training: rows of "
+            "32 tokens, 256 tokens a step, adamw, float32. Text: stdlib.\n"
+            in compose(Study.load(pair)))
+
+
 def test_beside_a_study_that_was_grown_this_is_said(pair):
     plan = read_plan(pair)
     plan.committed_grown_from = [3]

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 from builders import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
+from made_up_study import change, make_pair
 from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
     N_WORDS,
     ablate_in_process,
@@ -24,6 +25,7 @@ import ablate
 from ablation import plan, report, runner
 from ablation.jobs import CalibrationJob, RecordJob, Training, TuningJob
 from ablation.options import resolve
+from ablation.record import hash_encoding
 from ablation.study import Study
 from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
@@ -373,6 +375,12 @@ def test_beside_a_study_another_baseline_can_be_given(workdir, changed_study, tm
 # --- the plan -------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def made_up(tmp_path) -> Path:
+    """A study of one seed of rope and sin."""
+    return make_pair(tmp_path / "made-up")
+
+
 def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
     error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "2"))[-1]
     assert "another plan (these differ: model.n_layers)" in error
@@ -566,3 +574,39 @@ def test_a_card_of_another_machine_has_no_estimate(workdir, tmp_path, capsys):
 def test_beside_a_study_that_was_grown_the_plan_says_so(workdir, grown, tmp_path):
     command = resolve(beside_arguments(workdir, grown, tmp_path), "")
     assert runner.open_plan(command).committed_grown_from == [1]
+
+
+def test_arms_are_added_beside_a_study(workdir, finished, capsys):
+    argv = [*study_arguments(workdir), "--arms", "rope,sin,alibi"]
+    error = error_lines(capsys, ablate.main, *argv)[-1]
+    assert (f"to compare alibi with its records, train them beside it, in a study of their own: "
+            f"python {find_script('ablate.py')} --beside {finished} --arms alibi") in error
+
+
+def test_ctrl_c_waits_for_the_end_of_a_start():
+    reached_the_end = False
+    with pytest.raises(KeyboardInterrupt), runner.holding_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached_the_end = True
+    assert reached_the_end
+
+
+def test_a_study_that_is_interrupted_at_its_start_says_how_to_go_on(workdir, monkeypatch, capsys):
+    monkeypatch.setattr(runner, "open_client", Mock(side_effect=KeyboardInterrupt))
+    argv = study_arguments(workdir, "--name", "interrupted")
+    assert exit_code(ablate.main, *argv) == 130
+    assert "stopped, and what was running has saved. To go on: python " in capsys.readouterr().err
+
+
+def test_a_study_that_goes_on_with_another_encoding_says_so(made_up, capsys):
+    change(made_up, "rope-s0", encoding_sha256="of other code")
+    runner.note_changed_encodings(Study.load(made_up))
+    assert capsys.readouterr().err == (
+        "note: the code of model.position rope is not that of the first seeds of rope, so that "
+        "further ones are of another encoding: undo the change, or give the new one another name\n")
+
+
+def test_a_study_that_goes_on_with_its_encodings_is_silent(made_up, capsys):
+    change(made_up, "rope-s0", encoding_sha256=hash_encoding("rope"))
+    runner.note_changed_encodings(Study.load(made_up))
+    assert capsys.readouterr().err == ""

@@ -1,12 +1,16 @@
 """What is read off a study's files, and which studies are refused."""
 
+import importlib
+
 import pytest
 from builders import ROOT, quick_for
 from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 
+from ablation.record import hash_encoding
 from ablation.study import Study
 from errors import UserError
 from files import read_sealed, write_sealed
+from model.encodings import POSITIONS
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +92,28 @@ def test_records_that_cannot_be_compared_are_refused(tmp_path, run, fields, word
         Study.load(path)
 
 
+@pytest.mark.parametrize("other", ["sin-s0", "rope-s1"])
+def test_a_record_under_another_name_is_refused(tmp_path, other):
+    results = make_pair(tmp_path / "bad", 2) / "results"
+    (results / f"{other}.json").write_bytes((results / "rope-s0.json").read_bytes())
+    with pytest.raises(UserError, match=f"{other}.json is the record of rope, seed 0: remove it"):
+        Study.load(tmp_path / "bad")
+
+
+def test_seeds_are_told_apart_by_the_code_of_their_encoding(tmp_path):
+    path = make_pair(tmp_path / "edited", 3)
+    change(path, "rope-s0", encoding_sha256="a")
+    change(path, "rope-s1", encoding_sha256="a")
+    change(path, "rope-s2", encoding_sha256="b")
+    assert Study.load(path).code_of_encoding("rope") == {"a": [0, 1], "b": [2]}
+
+
+def test_a_record_of_an_older_version_has_no_code(tmp_path):
+    assert Study.load(make_pair(tmp_path / "old")).code_of_encoding("rope") == {}
+
+
 @pytest.mark.parametrize("name, words", [
-    ("results/rope-s0.json", "hash differs.* remove it"),
+    ("results/rope-s0.json", "hash differs.* remove it and the folders .*bad/rope-s0-[*], if"),
     ("plan.json", "its hash differs.* start another study")])
 def test_a_file_that_was_changed_is_refused(tmp_path, name, words):
     path = make_pair(tmp_path / "bad", 2)
@@ -131,3 +155,37 @@ def test_every_committed_study_can_be_read(name):
     assert len(study.records) == len(files)
     for record in study.records.values():
         assert [end.tokens for end in record.horizons] == study.horizons
+
+
+ENCODING = """
+from model.position import PositionEncoding
+
+class Mine(PositionEncoding):
+    {doc}
+    def embed(self, h, start):
+        return h * {factor}
+"""
+
+
+def hash_of(tmp_path, monkeypatch, name, **words):
+    """The hash of an encoding in a file of its own."""
+    (tmp_path / f"{name}.py").write_text(ENCODING.format(**words), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(POSITIONS, "mine", importlib.import_module(name).Mine)
+    return hash_encoding("mine")
+
+
+def test_the_hash_of_an_encoding_is_that_of_its_code(tmp_path, monkeypatch):
+    first = hash_of(tmp_path, monkeypatch, "first_mine", doc='"""Times 2."""', factor="2")
+    second = hash_of(tmp_path, monkeypatch, "second_mine", doc='"""Times 2."""', factor="3")
+    assert first != second
+
+
+def test_comments_do_not_change_the_hash_of_an_encoding(tmp_path, monkeypatch):
+    first = hash_of(tmp_path, monkeypatch, "third_mine", doc='"""Doubles."""', factor="2")
+    second = hash_of(tmp_path, monkeypatch, "fourth_mine", doc="# twice", factor="2  # or 3")
+    assert first == second
+
+
+def test_encodings_have_hashes_of_their_own():
+    assert len({hash_encoding(name) for name in POSITIONS}) == len(POSITIONS)

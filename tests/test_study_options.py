@@ -193,3 +193,29 @@ def test_a_plan_does_not_depend_on_places_and_machines(workdir, extra):
 def test_a_plan_depends_on_what_decides_numbers(workdir, extra):
     plain = runner.select_decisive(resolve(study_arguments(workdir)).config)
     assert runner.select_decisive(resolve(study_arguments(workdir, f"--{extra}")).config) != plain
+
+
+def with_file(tmp_path, text, *argv):
+    """The command of a study by a copy of ablation.yaml with these lines under `train`."""
+    file = tmp_path / "mine.yaml"
+    ours = (ROOT / "configs" / "ablation.yaml").read_text(encoding="utf-8")
+    file.write_text(ours + text, encoding="utf-8")
+    return resolve(["--config", str(file), *argv])
+
+
+def test_a_file_wins_over_the_default_of_a_tier(tmp_path):
+    assert resolve(["--tier", "quick"]).config.train.compile is True
+    command = with_file(tmp_path, "  compile: false\n", "--tier", "quick")
+    assert command.config.train.compile is False
+
+
+def test_what_a_tier_overrides_in_a_file_is_noted(tmp_path, capsys):
+    with_file(tmp_path, "  compile: true\n", "--tier", "smoke", "--data.seq_len", "16")
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note.startswith("note: --tier smoke has model.dim 48, model.n_layers ")
+    assert "train.compile False, whatever " in note and "seq_len" not in note
+
+
+def test_what_a_tier_overrides_in_our_file_is_not_noted(capsys):
+    resolve(["--tier", "smoke"])
+    assert capsys.readouterr().err == ""
