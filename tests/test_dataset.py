@@ -36,19 +36,22 @@ def epoch_rows(path, epoch, **options):
 
 
 @pytest.mark.parametrize("epoch", [0, 5])
-@pytest.mark.parametrize("n", [8, 20, 21, N])
-def test_an_epoch_has_no_token_twice(tmp_path, n, epoch):
-    path = write_ids(tmp_path / "x.bin", range(n))
-    assert dataset(path).n_windows == n // SEQ_LEN
-    seen = epoch_rows(path, epoch).flatten()
-    assert len(seen) == len(seen.unique()) == n // SEQ_LEN * SEQ_LEN
+@pytest.mark.parametrize("n, n_rows", [(8, 1), (20, 2), (21, 3), (1000, 142)])
+def test_an_epoch_has_no_token_twice(tmp_path, n, n_rows, epoch):
+    rows = epoch_rows(write_ids(tmp_path / "x.bin", range(n)), epoch)
+    assert rows.shape == (n_rows, 7)
+    assert len(rows.unique()) == rows.numel()
 
 
 def test_epochs_differ_in_order(path):
     orders = {tuple(epoch_rows(path, epoch)[:, 0].tolist()) for epoch in range(12)}
     assert len(orders) == 12
-    in_order = tuple(sorted(epoch_rows(path, 0)[:, 0].tolist()))
-    assert in_order not in orders
+
+
+def test_no_epoch_is_in_the_order_of_the_file(path):
+    for epoch in range(12):
+        first_tokens = epoch_rows(path, epoch)[:, 0].tolist()
+        assert first_tokens != sorted(first_tokens)
 
 
 def test_an_epoch_of_one_seed_is_no_epoch_of_another(path):
@@ -64,20 +67,19 @@ def test_epochs_differ_in_their_cuts(path):
     assert max(phases) < SEQ_LEN
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 12])
+@pytest.mark.parametrize("batch_size", [1, 4, 12])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_ranks_share_the_rows_of_one_process(path, batch_size, size):
-    """Each row once, in an order that does not depend on the size of the batch, also across the
-    end of an epoch and in unequal parts."""
-    n_windows = N // SEQ_LEN  # of an epoch
-    # 350 rows: two epochs, and more than three batches of 12.
-    rows = torch.cat([dataset(path, batch_size=50).batch(step)[0] for step in range(7)])
-    ranks = [dataset(path, batch_size=batch_size, rank=rank, world_size=size)
+def test_the_order_of_rows_depends_on_no_batch_or_rank(tmp_path, batch_size, size):
+    """A ring of 23 tokens has three rows an epoch. A batch may cross the end of an epoch, and the
+    shares of the ranks may be unequal."""
+    path = write_ids(tmp_path / "x.bin", range(23))
+    ranks = [dataset(path, seed=5, batch_size=batch_size, rank=rank, world_size=size)
              for rank in range(size)]
-    for step in range(2 * n_windows // batch_size + 3):
-        batch = torch.cat([rank.batch(step)[0] for rank in ranks])
-        first = step * batch_size
-        assert torch.equal(batch, rows[first : first + batch_size])
+    first_tokens = []
+    for step in range(12 // batch_size):
+        for rank in ranks:
+            first_tokens += rank.batch(step)[0][:, 0].tolist()
+    assert first_tokens == [4, 11, 18, 14, 0, 7, 5, 12, 19, 13, 6, 20]  # drawn for seed 5
 
 
 @pytest.mark.parametrize("batch_size, size, shares", [
@@ -116,7 +118,7 @@ SIZES = pytest.mark.parametrize("n, size, batch_size", [
 
 
 def all_windows(folder, n, size, batch_size):
-    """For each rank, the batches of windows over a file of n ids that are their own positions."""
+    """Return the batches of each rank over a file of n ids that are their own positions."""
     path = write_ids(folder / "val.bin", range(n))
     ranks = [dataset(path, rank=rank, world_size=size) for rank in range(size)]
     return [list(rank.windows(batch_size)) for rank in ranks]
@@ -134,36 +136,49 @@ def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_s
     assert inputs == list(range(n - 1))
 
 
-@SIZES
+@pytest.mark.parametrize("n, size, batch_size", [(9, 1, 4), (8, 3, 1), (71, 3, 1), (1000, 3, 47)])
 def test_windows_are_filled_up_with_zeros(tmp_path, n, size, batch_size):
+    filling: list[int] = []
     for batches in all_windows(tmp_path, n, size, batch_size):
         for x, y in batches:
-            assert (x[y == -100] == 0).all()
+            filling += x[y == -100].tolist()
+    assert {*filling} == {0}
 
 
-@SIZES
-def test_windows_are_filled_up_by_no_more_than_needed(tmp_path, n, size, batch_size):
-    """Filled are only the end of the short last row, and at most one whole row on each rank."""
-    n_filled = 0
+@pytest.mark.parametrize("n, size, batch_size, n_filled", [
+    (8, 1, 4, 0), (71, 1, 4, 0), (71, 3, 4, 0),
+    (9, 1, 4, 6), (1000, 1, 4, 2), (1000, 3, 4, 2),  # the end of the short last row
+    (8, 3, 1, 14), (71, 3, 1, 14),  # a whole row on two ranks
+    (9, 3, 4, 13), (1000, 3, 1, 9), (1000, 3, 47, 9)])  # that end, and a row on one rank
+def test_windows_are_filled_up_by_no_more_than_needed(tmp_path, n, size, batch_size, n_filled):
+    targets: list[int] = []
     for batches in all_windows(tmp_path, n, size, batch_size):
         for _, y in batches:
-            n_filled += (y == -100).sum()
-    assert n_filled < (1 + size) * SEQ_LEN
+            targets += y.flatten().tolist()
+    assert targets.count(-100) == n_filled
 
 
-@SIZES
+@pytest.mark.parametrize("batch_size", [1, 4, 1000])
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("n", [8, 9, 71, 1000])
 def test_every_rank_has_equally_many_batches(tmp_path, n, size, batch_size):
     ranks = all_windows(tmp_path, n, size, batch_size)
     assert len({len(batches) for batches in ranks}) == 1
+
+
+@pytest.mark.parametrize("n, size", [(8, 1), (9, 3), (1000, 3)])
+def test_windows_have_the_length_of_training_rows(tmp_path, n, size):
+    for batches in all_windows(tmp_path, n, size, batch_size=4):
+        for x, y in batches:
+            assert (x.shape[1], y.shape[1]) == (7, 7)
 
 
 @SIZES
 def test_batches_of_windows_are_no_larger_than_asked(tmp_path, n, size, batch_size):
     for batches in all_windows(tmp_path, n, size, batch_size):
         for x, y in batches:
-            assert x.shape == y.shape
-            assert x.shape[1] == SEQ_LEN
             assert 0 < len(x) <= batch_size
+            assert len(y) == len(x)
 
 
 @SIZES
@@ -181,15 +196,17 @@ def test_large_ids_survive(tmp_path):
     assert x.flatten()[:8].tolist() == ids[:-1] and y.flatten()[:8].tolist() == ids[1:]
 
 
-def test_an_id_outside_the_vocabulary_is_refused(path):
+def test_a_window_with_an_id_outside_the_vocabulary_is_refused(path):
     """It would be an IndexError of the embedding, or worse on a GPU."""
-    data = dataset(path, vocab_size=N - 1, batch_size=N // SEQ_LEN)
-    damage = f"train.bin is damaged: it has the id {N - 1}"
-    with pytest.raises(UserError, match=damage):
-        list(data.windows(4))
-    with pytest.raises(UserError, match=damage):
-        for epoch in range(9):  # most of their cuts leave the last id out
-            data.batch(epoch)
+    with pytest.raises(UserError, match="train.bin is damaged: it has the id 999"):
+        list(dataset(path, vocab_size=999).windows(4))
+
+
+def test_a_batch_with_an_id_outside_the_vocabulary_is_refused(tmp_path):
+    """The one row of 8 ids, with its targets, has them all."""
+    path = write_ids(tmp_path / "train.bin", range(8))
+    with pytest.raises(UserError, match="train.bin is damaged: it has the id 7"):
+        dataset(path, vocab_size=7).batch(0)
 
 
 @pytest.mark.parametrize("name, n_tokens, message", [
