@@ -104,6 +104,14 @@ def test_the_manifest_counts_what_is_in_a_split(corpus, split):
     }
 
 
+def test_the_manifest_counts_the_bytes_of_a_split(tmp_path):
+    """The bits per byte are over these. A tenth of 1000 characters is held out, and é takes two."""
+    path = jsonl(tmp_path / "a.jsonl", ["café " * 200])
+    prepared = prepare(config(path, val_fraction=0.1), fit_vocabulary=True)
+    assert prepared.manifest["train"]["bytes"] == 1080
+    assert prepared.manifest["val"]["bytes"] == 120
+
+
 def test_the_manifest_counts_and_hashes_the_text(tmp_path):
     path = jsonl(tmp_path / "a.jsonl", ["café " * 200, "中" * 300])
     assert prepare(config(path), fit_vocabulary=True).manifest["text"] == {
