@@ -25,7 +25,7 @@ MANY = kernels.MAX_SUMMED_TOKENS + 1
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """The packages that there are."""
+    """An empty cache. Returns a function that lists the packages in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return lambda: list((tmp_path / "gyre").glob("*"))
 
@@ -56,8 +56,6 @@ def opened(monkeypatch):
     def open_package(model, cache, tokens, n_keys):
         opened.append((*tokens.shape, n_keys))
 
-    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 10)
-    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     monkeypatch.setattr(compiled, "open_package", open_package)
     return opened
 
@@ -65,14 +63,23 @@ def opened(monkeypatch):
 @pytest.mark.parametrize("new, samples, needed", [
     (12, 1, [(1, 5, 5), (1, 1, 6), (1, 1, 16)]), (12, 2, [(1, 5, 5), (2, 1, 6), (2, 1, 16)]),
     (3, 1, [(1, 5, 5), (1, 1, 6)]), (1, 1, [(1, 5, 5)])])
-def test_what_a_text_needs_is_opened_before_its_first_token(new, samples, needed, opened):
-    """Prefill, and decoding on both sides of 10 keys."""
+def test_what_a_text_needs_is_opened_before_its_first_token(
+        new, samples, needed, opened, monkeypatch):
+    """Prefill, and decoding on both sides of 10 keys.
+
+    The cache of 5 tokens and 12 new ones has a capacity of 5 + 12 = 17, and the last step has 16
+    keys, because the last token is not read.
+    """
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 10)
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     batch = make_batch(sharp_model(n_layers=1), [5], samples, new)
     compile_batch(batch)
     assert opened == needed
 
 
-def test_nothing_else_is_opened_while_tokens_are_drawn(opened):
+def test_nothing_else_is_opened_while_tokens_are_drawn(opened, monkeypatch):
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 10)
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     batch = make_batch(sharp_model(n_layers=1), [5])
     step = compile_batch(batch)
     opened.clear()
@@ -80,17 +87,37 @@ def test_nothing_else_is_opened_while_tokens_are_drawn(opened):
     assert opened == []
 
 
-@pytest.mark.parametrize("held, length, expected", [
-    (0, 1, False), (1, 1, True), (0, 3, False), (0, 4, True), (1, 4, False), (0, 8, True),
-    (0, 9, False), (7, 1, True), (8, 1, False)])
-def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
-        held, length, expected, monkeypatch):
-    """A prompt of one token is not compiled, nor a later part of a prompt, nor what fills the
-    cache."""
-    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
+def make_cache(held: int) -> KVCache:
+    """A cache of two rows with room for 9 tokens, of which it holds so many."""
     cache = KVCache(sharp_model(n_layers=1).config, 2, 9)
     cache.length = held
-    assert wants_package(cache, length) is expected
+    return cache
+
+
+@pytest.mark.parametrize("length, expected", [(3, False), (4, True), (8, True)])
+def test_prefill_of_few_tokens_is_not_compiled(length, expected, monkeypatch):
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
+    assert wants_package(make_cache(held=0), length) is expected
+
+
+def test_a_later_part_of_a_prompt_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
+    assert not wants_package(make_cache(held=1), 4)
+
+
+def test_a_first_token_is_not_compiled():
+    assert not wants_package(make_cache(held=0), 1)
+
+
+@pytest.mark.parametrize("held", [1, 7])
+def test_decoding_is_compiled(held):
+    assert wants_package(make_cache(held), 1)
+
+
+@pytest.mark.parametrize("held, length", [(0, 9), (8, 1)])
+def test_what_fills_the_cache_is_not_compiled(held, length, monkeypatch):
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
+    assert not wants_package(make_cache(held), length)
 
 
 @pytest.mark.parametrize("rows, capacity, dtype, message", [
@@ -165,11 +192,12 @@ def test_a_package_serves_any_number_of_many_rows():
     assert locate(rows=MANY) == locate(rows=MANY + 9)
 
 
-def test_more_rows_than_are_summed_share_no_package_with_fewer():
+def test_with_packing_many_rows_share_no_package_with_few(monkeypatch):
+    monkeypatch.setattr(kernels, "packs_weights", lambda *args: True)
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
 
-def test_without_packing_more_rows_than_are_summed_share_no_package(monkeypatch):
+def test_without_packing_many_rows_share_no_package_with_few(monkeypatch):
     monkeypatch.setattr(kernels, "packs_weights", lambda *args: False)
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
@@ -295,17 +323,27 @@ def test_compiling_is_announced_with_its_file(broken, capsys):
                       f"{locate()}")
 
 
-def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
+def test_what_cannot_be_compiled_is_tried_once(broken):
+    model = sharp_model(n_layers=1)
+    draw_texts(model, [5], True)
+    draw_texts(model, [9], True)
+    assert broken.call_count == 1
+
+
+def test_what_cannot_be_compiled_is_reported_once(broken, capsys):
     model = sharp_model(n_layers=1)
     draw_texts(model, [5], True)
     capsys.readouterr()
     draw_texts(model, [9], True)
     assert capsys.readouterr().err == ""
-    assert broken.call_count == 1
+
+
+def test_what_cannot_be_compiled_is_not_kept(broken, kept):
+    draw_texts(sharp_model(n_layers=1), [5], True)
     assert kept() == []
 
 
-def test_a_damaged_package_is_made_again(broken, kept):
+def test_a_damaged_package_is_compiled_again(broken, kept):
     package = locate()
     package.parent.mkdir()
     package.write_bytes(b"cut short")
@@ -325,28 +363,51 @@ def test_a_package_is_whole_unless_a_byte_differs(content, expected, tmp_path):
 # --- packages -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
-    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 40)
+@pytest.fixture(scope="module")
+def shared_folder(tmp_path_factory) -> Path:
+    """The folder of a cache that several tests share, so that each package is compiled once."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture
+def shared(shared_folder, monkeypatch):
+    """That cache, where prefill is compiled from 10 tokens on, and decoding has a package for up to
+    40 keys and one for more. Returns a function that lists the packages in it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_folder))
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
+    monkeypatch.setattr(decoding_forms, "LONGEST_SUM", 40)
+    return lambda: list((shared_folder / "gyre").glob("*"))
+
+
+# Lengths of prompts, and samples of each. The comments say what they need that those before do not.
+TEXTS = [
+    ([5], 1),  # decoding
+    ([1], 1),
+    ([4] * 6, 1),  # decoding six rows
+    ([5] * MANY, 1),  # decoding many rows
+    ([5] * MANY + [27], 1),  # the rest of the prompt of 27 is eager
+    ([12] * 5, 2),  # two samples of each share a cache, so their prefill is eager
+    ([9], 1),
+    ([37], 1),  # prefill, and decoding for more than 40 keys
+    ([31], 1),
+    ([41], 1),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths, samples", TEXTS)
+def test_a_package_gives_the_texts_of_eager_steps(shared, lengths, samples):
     model = sharp_model(n_layers=1)
-    many = [5] * MANY
-    for lengths, n_packages in [
-        ([5], 1),  # decoding
-        ([1], 1),
-        ([4] * 6, 2),  # decoding six rows
-        (many, 3),  # decoding many rows
-        ([*many, 27], 3),  # the rest of the prompt of 27 is eager
-        ([12] * 5, 3),  # two samples of each share a cache, so their prefill is eager
-        ([9], 3),
-        ([37], 5),  # prefill, and decoding for more than 40 keys
-        ([31], 5),
-        ([41], 5),
-    ]:
-        samples = 2 if lengths == [12] * 5 else 1
-        eager = draw_texts(model, lengths, False, samples)
-        assert draw_texts(model, lengths, True, samples) == eager
-        assert len(kept()) == n_packages
+    eager = draw_texts(model, lengths, False, samples)
+    assert draw_texts(model, lengths, True, samples) == eager
+
+
+@pytest.mark.slow
+def test_five_packages_serve_all_lengths_and_rows(shared):
+    model = sharp_model(n_layers=1)
+    for lengths, samples in TEXTS:
+        draw_texts(model, lengths, True, samples)
+    assert len(shared()) == 5
 
 
 def rounded_models():
@@ -360,15 +421,29 @@ def rounded_models():
     return model, rounded
 
 
-@pytest.mark.slow
-def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
-    monkeypatch.setattr(kernels, "has_avx512", lambda: True)  # on any processor
+@pytest.fixture
+def fast_int8(monkeypatch):
+    """On any processor, what is compiled is as for one with AVX-512 and fast int8 products."""
+    monkeypatch.setattr(kernels, "has_avx512", lambda: True)
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+
+
+@pytest.mark.slow
+def test_in_int8_few_rows_do_not_round_their_inputs(kept, fast_int8):
+    """So their texts are those of the rounded weights."""
     model, rounded = rounded_models()
-    # Few rows: float inputs, so equal to rounded weights.
     assert draw_texts(model, [1] * 3, True) == draw_texts(rounded, [1] * 3, False)
-    # Many: inputs rounded as in eager int8.
-    assert draw_texts(model, [1] * 5, True) == draw_texts(model, [1] * 5, False)
+
+
+@pytest.mark.slow
+def test_in_int8_many_rows_round_their_inputs(kept, fast_int8):
+    """As eager int8 does. Float inputs give logits that differ by 0.03."""
+    model, rounded = rounded_models()
+    eager = torch.stack(compute_logits(model, 5, False, torch.float32))
+    unrounded = torch.stack(compute_logits(rounded, 5, False, torch.float32))
+    assert (eager - unrounded).abs().max() > 0.01
+    compiled_logits = torch.stack(compute_logits(model, 5, True, torch.float32))
+    torch.testing.assert_close(compiled_logits, eager, rtol=0, atol=0.001)
 
 
 @pytest.fixture
@@ -392,9 +467,11 @@ def test_in_int8_words_round_no_inputs(kept, words, monkeypatch):
     (True, "tok_embeddings.weight"), (False, "output.weight")])
 def test_each_matrix_in_int8_is_read_as_words(words, tied, name):
     model = quantize(random_model(n_layers=1, tie_embeddings=tied))
-    groups = compiled.choose_groups(model, 1)
-    assert [name] in groups
-    assert len(groups) == 8  # wq, wk, wv, wo, w1, w2, w3 and the output
+    assert sorted(compiled.choose_groups(model, 1)) == [
+        ["layers.0.attention.wk.weight"], ["layers.0.attention.wo.weight"],
+        ["layers.0.attention.wq.weight"], ["layers.0.attention.wv.weight"],
+        ["layers.0.feed_forward.w1.weight"], ["layers.0.feed_forward.w2.weight"],
+        ["layers.0.feed_forward.w3.weight"], [name]]
 
 
 def test_more_rows_in_int8_are_not_read_as_words(words):
@@ -414,8 +491,8 @@ def quantize(model):
 
 
 def sin_qk_model(n_layers=1):
-    """wq, wk and wv have inputs of their own, by the hooks of the encoding, and the matrix of the
-    embeddings is packed and looked up."""
+    """A model in which the hooks of the encoding give wq and wk other inputs than wv, and the
+    matrix of the embeddings is packed and looked up."""
     model = random_model(n_layers=n_layers, position="sin_qk", tie_embeddings=True)
     with torch.no_grad():
         model.tok_embeddings.weight.mul_(10)  # logits reach 5
@@ -438,27 +515,41 @@ def cache_of_sin_qk(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def sin_qk_packages(cache_of_sin_qk, monkeypatch):
-    """The packages that there are, of which one is that of `sin_qk_model`."""
+    """`cache_of_sin_qk` for this process. Returns a function that lists the packages in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_sin_qk))
     return lambda: list((cache_of_sin_qk / "gyre").iterdir())
 
 
-CHILD = """from test_compiled import draw_texts, sin_qk_model, sys
+CHILD = """import sys
+from test_compiled import draw_texts, sin_qk_model
 print(draw_texts(sin_qk_model(), [4] * 5, True))
-assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
+print(sorted({"torch._inductor", "torch._dynamo"} & {*sys.modules}))"""
+
+
+@pytest.fixture(scope="module")
+def printed_by_child(cache_of_sin_qk) -> list[str]:
+    """The two lines of another process that uses this cache: its texts, and which packages of the
+    compiler it has imported."""
+    printed = run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path),
+                         XDG_CACHE_HOME=str(cache_of_sin_qk))
+    return printed.splitlines()
 
 
 @pytest.mark.slow
-def test_a_package_serves_other_processes(cache_of_sin_qk):
-    printed = run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path),
-                         XDG_CACHE_HOME=str(cache_of_sin_qk))
-    assert printed == (cache_of_sin_qk / "texts.txt").read_text(encoding="utf-8")
+def test_a_package_serves_other_processes(cache_of_sin_qk, printed_by_child):
+    texts = (cache_of_sin_qk / "texts.txt").read_text(encoding="utf-8")
+    assert printed_by_child[0] == texts.strip()
+
+
+@pytest.mark.slow
+def test_where_a_package_is_kept_no_compiler_is_imported(printed_by_child):
+    assert printed_by_child[1] == "[]"
 
 
 @torch.inference_mode()
-def compute_logits(model, rows, compile):
-    """Logits of five tokens, in bfloat16, whose steps are 0.03 wide at 5."""
-    cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
+def compute_logits(model, rows, compile, dtype=torch.bfloat16):
+    """Logits of five tokens, with a cache in `dtype`. The steps of bfloat16 are 0.03 wide at 5."""
+    cache = KVCache(model.config, rows, 9, dtype=dtype)
     step = compile_step(model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
 
@@ -526,10 +617,15 @@ def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, mo
 
 @pytest.fixture
 def graphs():
-    """How many graphs dynamo has made."""
+    """Forget all graphs of dynamo. Returns a function that counts those made since."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    return lambda: torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return count_graphs
+
+
+def count_graphs() -> int:
+    """Return how many graphs dynamo has made since its counters were cleared."""
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
 @pytest.fixture
@@ -550,10 +646,25 @@ def test_without_packages_the_graph_is_made_before_the_first_token(graphs, trace
     assert graphs() == 1
 
 
-@pytest.mark.slow
-def test_without_packages_two_graphs_serve_an_empty_cache_and_others(graphs):
+@pytest.fixture(scope="module")
+def many_by_graphs():
+    """Logits of many rows, eager and by graphs of torch.compile, and the number of these graphs."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     model = sharp_model(n_layers=1)
     with torch.autocast("cpu", torch.bfloat16):
         eager = compute_logits(model, MANY, False)
-        torch.testing.assert_close(compute_logits(model, MANY, True), eager, rtol=0, atol=0.1)
-    assert graphs() == 2
+        by_graphs = compute_logits(model, MANY, True)
+    return eager, by_graphs, count_graphs()
+
+
+@pytest.mark.slow
+def test_without_packages_graphs_give_the_logits_of_eager_steps(many_by_graphs):
+    eager, by_graphs, _ = many_by_graphs
+    torch.testing.assert_close(by_graphs, eager, rtol=0, atol=0.1)
+
+
+@pytest.mark.slow
+def test_without_packages_two_graphs_serve_an_empty_cache_and_others(many_by_graphs):
+    _, _, n_graphs = many_by_graphs
+    assert n_graphs == 2
