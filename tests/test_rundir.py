@@ -192,6 +192,12 @@ def test_a_hash_of_changes_differs_with_code_only(dirty, name, first, second, di
     assert (changes_hash(dirty, name, first) != changes_hash(dirty, name, second)) == differ
 
 
+def test_a_hash_of_changes_differs_with_the_name_of_a_new_file(dirty):
+    before = changes_hash(dirty, "mine.py", b"1")
+    (dirty.parent / "mine.py").unlink()
+    assert changes_hash(dirty, "yours.py", b"1") != before
+
+
 def test_a_hash_of_changes_covers_all_folders_whatever_git_shows(dirty):
     subprocess.run(["git", "-C", dirty.parent, "config", "diff.relative", "true"], check=True)
     assert changes_hash(dirty, dirty.name, b"3") != changes_hash(dirty, dirty.name, b"4")
