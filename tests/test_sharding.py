@@ -37,6 +37,8 @@ from gyre.rundir import RunDir
 from gyre.sharding import Sharded
 from gyre.signals import StopSignal
 from gyre.step import Setup, token_losses, train_step
+from model.generation import generate
+from model.sampling import Sampling
 
 # 27 rows in micro-batches of 6: of four processes, one has fewer of them.
 RAGGED = ["--model.n_layers", "2", "--model.dropout", "0.25", "--train.batch_size", "27",
@@ -258,6 +260,17 @@ def test_one_shard_is_trained_as_the_whole_model_is(workdir):
             losses = [[*token_losses(setup.model, setup.val_data, 5, setup.compute)]
                       for setup in (sharded, whole)]
         torch.testing.assert_close(*losses)
+
+
+def test_a_shard_writes_the_text_of_the_whole_model(workdir):
+    """Generation calls other methods than `forward`, for which FSDP gathers no weights."""
+    whole = build_setup(workdir, *RAGGED, "--train.batch_size", "8")
+    with one_shard(whole) as sharded:
+        assert_same_steps(sharded, whole)
+        with sharded.parallelism.unsharded(sharded.model):
+            texts = [generate(setup.model, [[5, 7, 9]], Sampling(), max_new_tokens=8)
+                     for setup in (sharded, whole)]
+    assert texts[0] == texts[1]
 
 
 def test_a_shard_computes_its_blocks_again(workdir):
