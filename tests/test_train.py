@@ -580,6 +580,14 @@ def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
     assert words == ["--run", "a", "--prompt", "abc", *options]
 
 
+def test_a_prompt_that_fills_a_row_is_continued_past_it():
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": "abc" * 20, "data.seq_len": 60}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    words = train.generate_options(setup, RunDir(Path("a"), {}))
+    assert words == ["--run", "a", "--prompt", "abc" * 20]
+
+
 def test_a_prompt_that_fills_the_context_is_not_continued():
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc", "train.sample_tokens": 0,
