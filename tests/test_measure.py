@@ -163,6 +163,10 @@ def test_losses_do_not_depend_on_the_size_of_a_pass(monkeypatch):
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)
 
 
+def test_losses_are_averaged_in_float64():
+    assert measure.stream_losses(scorer(), T, T).dtype == torch.float64
+
+
 @pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
 def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
     spans = scorer(length=length).spans(9)
