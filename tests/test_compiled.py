@@ -134,6 +134,18 @@ def test_what_eager_steps_refuse_no_package_takes(rows, capacity, dtype, message
         step(model, torch.ones(rows, 1, dtype=torch.long), cache)
 
 
+def test_a_step_decodes_other_rows_than_its_own_without_a_package(monkeypatch):
+    """Its weights are packed for 2 rows."""
+    monkeypatch.setattr(compiled, "open_package", lambda *_: pytest.fail("took a package"))
+    model = sharp_model(n_layers=1)
+    step = compile_step(model, KVCache(model.config, 2, 20))
+    cache = KVCache(model.config, 3, 20)
+    with torch.inference_mode():
+        step(model, torch.ones(3, 5, dtype=torch.long), cache)
+        step(model, torch.ones(3, 1, dtype=torch.long), cache)
+    assert cache.length == 6
+
+
 def test_a_step_is_for_the_model_that_it_was_compiled_for():
     model = sharp_model(n_layers=1)
     cache = KVCache(model.config, 1, 9)
