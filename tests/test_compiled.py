@@ -146,6 +146,15 @@ def test_a_step_decodes_other_rows_than_its_own_without_a_package(monkeypatch):
     assert cache.length == 6
 
 
+def test_prompts_of_another_number_of_rows_have_a_package_of_their_own(opened):
+    model = sharp_model(n_layers=1)
+    step = compile_step(model, KVCache(model.config, 2, 20))
+    for rows in (2, 3):
+        with torch.inference_mode():
+            step(model, torch.ones(rows, 5, dtype=torch.long), KVCache(model.config, rows, 20))
+    assert opened == [(2, 5, 5), (3, 5, 5)]
+
+
 def test_a_step_is_for_the_model_that_it_was_compiled_for():
     model = sharp_model(n_layers=1)
     cache = KVCache(model.config, 1, 9)
