@@ -158,6 +158,21 @@ def test_a_lock_that_is_released_leaves_no_file(tmp_path):
     assert names(tmp_path) == []
 
 
+def test_a_lock_is_held_until_its_file_is_gone(tmp_path, monkeypatch):
+    """Otherwise the file would be taken from its next owner, and a third process makes another."""
+    present = []
+    release = files.FileLock.release
+
+    def look_and_release(lock, *args, **options):
+        present.append(Path(lock.lock_file).exists())
+        release(lock, *args, **options)
+
+    monkeypatch.setattr(files.FileLock, "release", look_and_release)
+    with files.locked(tmp_path / "target", "busy"):
+        pass
+    assert present[0] is False
+
+
 def test_on_windows_a_lock_may_leave_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", Mock(side_effect=PermissionError))
     for _ in range(2):
