@@ -344,6 +344,12 @@ def test_what_has_no_room_is_forgotten_from_the_first_answer_on(tmp_path, talk):
             "conversation is forgotten (1 of 1 answers)\n") in err
 
 
+def test_an_answer_is_forgotten_once(tmp_path, talk):
+    argv = ("--max-new-tokens", "40", "--temperature", "0", "--device", "cpu")
+    err = talk(chat_folder(tmp_path), "def f", "x", "y", argv=argv).err
+    assert err.count("(1 of 1 answers)") == 2
+
+
 def test_a_line_that_has_no_room_leaves_the_conversation_as_it_was(tmp_path, talk):
     folder = chat_folder(tmp_path)
     out, err = talk(folder, "def f", "a" * 200, "x")
