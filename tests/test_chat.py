@@ -350,6 +350,17 @@ def test_an_answer_is_forgotten_once(tmp_path, talk):
     assert err.count("(1 of 1 answers)") == 2
 
 
+def test_a_conversation_that_just_has_room_is_remembered(tmp_path, talk):
+    folder = chat_folder(tmp_path, positions=256)
+    first = answer(folder, "def f")
+    second = answer(folder, "def f", first, "x")
+    length = len(their_chat(folder, "def f", first, "x")["input_ids"])
+    edit_json(folder / "config.json", max_position_embeddings=length + 8)  # 8 are new
+    out, err = talk(folder, "def f", "x")
+    assert out == f"{first}\n{second}\n"
+    assert "forgotten" not in err
+
+
 def test_a_line_that_has_no_room_leaves_the_conversation_as_it_was(tmp_path, talk):
     folder = chat_folder(tmp_path)
     out, err = talk(folder, "def f", "a" * 200, "x")
