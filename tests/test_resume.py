@@ -7,6 +7,7 @@ import signal
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,8 +28,11 @@ from resumption import EXACT, always, assert_equal_runs, kill_before, resume_ref
 import train
 from ablation.jobs import resumable_step
 from errors import find_script
+from gyre.options import make_config
+from gyre.parallel import ALONE
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
+from gyre.step import Progress
 
 
 def set_aside(path):
@@ -240,6 +244,13 @@ def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
     kill_before("save", always, *argv)
     assert list(read_metric(path)) == [1, 2, 3, 4, 5]
     assert not (path / "last").exists()
+
+
+def test_a_run_without_a_checkpoint_lacks_no_validation():
+    """It begins again, and nothing is validated before the first step."""
+    setup: Any = SimpleNamespace(progress=Progress(), config=make_config(), world=ALONE)
+    start: Any = SimpleNamespace(resumed=SimpleNamespace(metrics=lambda warns: []))
+    assert not train.lacks_validation(start, setup)
 
 
 def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monkeypatch, capfd):
