@@ -146,7 +146,8 @@ def test_a_step_decodes_other_rows_than_its_own_without_a_package(monkeypatch):
     assert cache.length == 6
 
 
-def test_prompts_of_another_number_of_rows_have_a_package_of_their_own(opened):
+def test_prompts_of_another_number_of_rows_have_a_package_of_their_own(opened, monkeypatch):
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
     model = sharp_model(n_layers=1)
     step = compile_step(model, KVCache(model.config, 2, 20))
     for rows in (2, 3):

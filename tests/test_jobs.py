@@ -4,7 +4,7 @@ import gc
 import math
 import threading
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from builders import parse_config, tiny_argv
@@ -25,6 +25,7 @@ from ablation.record import End, measure_runs
 from errors import UserError
 from files import locked
 from gyre.checkpoint import WEIGHTS
+from gyre.options import make_config
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from train import Outcome
@@ -276,6 +277,7 @@ def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
     monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **other_values))
     monkeypatch.setattr(record, "hash_origin", lambda run: {})
     monkeypatch.setattr(record, "follow", lambda *args: [])
-    trunk = Mock(record={"git": None, "torch": "2.13.0"})
+    monkeypatch.setattr(record, "read_config", lambda path: make_config())
+    trunk = MagicMock(record={"git": None, "torch": "2.13.0"})
     measured = measure_runs("rope", 4, "cpu", trunk, Mock(tokens=200), Mock(tokens=100))
     assert [end["tokens"] for end in measured["horizons"]] == [100, 200, 400]

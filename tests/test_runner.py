@@ -481,7 +481,8 @@ def test_beside_a_study_with_other_seeds_records_nothing_is_begun(
 ):
     """The study has seeds 0 and 7, and one record, of seed 7."""
     record = diverged_study / "results" / "rope-s0.json"
-    record.rename(record.with_name("rope-s7.json"))
+    write_sealed(record.with_name("rope-s7.json"), read_sealed(record, "") | {"seed": 7})
+    record.unlink()
     stored = read_sealed(diverged_study / "plan.json", "")
     write_sealed(diverged_study / "plan.json", stored | {"seeds": [0, 7]})
     argv = beside_arguments(workdir, diverged_study, tmp_path, "--seeds", "1")  # one seed, 0
