@@ -604,19 +604,25 @@ async def ask_to_stop(
 
 @contextmanager
 def holding_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of this context, where the system can do that.
+    """Let Ctrl-C wait for the end of this context.
 
-    The processes that are started within get no Ctrl-C at all. One that is ended by it while it
-    starts would print a traceback, and so would Dask, which waits for it.
+    The processes that are started within get no Ctrl-C at all, except on Windows. One that is ended
+    by it while it starts would print a traceback, and so would Dask, which waits for it.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    received: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    mask: set[int] = set()
+    can_block = hasattr(signal, "pthread_sigmask")
+    if can_block:  # processes inherit what is blocked
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if received:
+        raise KeyboardInterrupt
 
 
 def open_client(held: ExitStack, command: Command) -> Any:

@@ -92,9 +92,9 @@ def test_what_is_compiled_is_written_into_the_configuration(decided, choice):
 
 def test_a_compilation_that_was_asked_for_stays_asked_for(workdir, monkeypatch):
     """Here it is impossible, and where the run goes on it may be possible."""
-    monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (False, ""))
+    monkeypatch.setattr(gyre.auto, "resolve_compile", lambda *_: (False, ""))
     start = resolve(tiny_argv(workdir, "--train.compile=true"), "")
-    start, compute = gyre.build.resolve_auto(start, ALONE)
+    start, compute = gyre.auto.resolve_auto(start, ALONE)
     assert compute.compiled is False
     assert start.config.train.compile is True
 

@@ -584,7 +584,7 @@ def test_a_prompt_that_fills_a_row_is_continued_past_it():
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc" * 20, "data.seq_len": 60}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
-    words = train.generate_options(setup, RunDir(Path("a"), {}))
+    words = train.options_for_generate(setup, RunDir(Path("a"), {}))
     assert words == ["--run", "a", "--prompt", "abc" * 20]
 
 
