@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -614,6 +615,7 @@ def holding_interrupts() -> Iterator[None]:
     mask: set[int] = set()
     can_block = hasattr(signal, "pthread_sigmask")
     if can_block:  # processes inherit what is blocked
+        resource_tracker.ensure_running()  # once it has started, nothing unblocks Ctrl-C
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
