@@ -326,10 +326,7 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
-    context = trained.model.config.max_positions
-    if options.max_new_tokens is not None and options.max_new_tokens >= context:
-        raise UserError(f"--max-new-tokens {options.max_new_tokens} leaves no room for a prompt in "
-                        f"the context of {context} (model.max_positions): give a smaller number")
+    check_room(trained, options.max_new_tokens)
     session = Session(trained, chat, options, options.seed)
     lines = PROMPTS
     if session.is_conversation:
@@ -356,6 +353,14 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
             session.answer(line)
         except UserError as error:  # about this line; the next one may be better
             say(f"error: {error}")
+
+
+def check_room(trained: Trained, max_new_tokens: int | None) -> None:
+    """Raise UserError if so many new tokens leave no room for any prompt."""
+    context = trained.model.config.max_positions
+    if max_new_tokens is not None and max_new_tokens >= context:
+        raise UserError(f"--max-new-tokens {max_new_tokens} leaves no room for a prompt in the "
+                        f"context of {context} (model.max_positions): give a smaller number")
 
 
 @dataclass

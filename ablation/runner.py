@@ -308,7 +308,7 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
     if command.beside:
         plan.committed_grown_from = command.beside.grown_from
     # It refuses records that do not belong together, before more work.
-    note_changed_encodings(Study.load(path))
+    note_changed_encodings(Study.load(path), plan.seeds)
     added = ""
     if len(plan.seeds) > n_planned:
         added = f" with more seeds, {more_seeds}"
@@ -316,12 +316,16 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
     return plan
 
 
-def note_changed_encodings(study: Study) -> None:
-    """Print a note for each arm whose encoding is not the one that its records were made with."""
+def note_changed_encodings(study: Study, seeds: list[int]) -> None:
+    """Print a note for each arm that lacks records of these seeds, and whose encoding is not the
+    one that its other records were made with."""
     for arm, config in study.plan.config.items():
         position = config["model"]["position"]
         before = study.code_of_encoding(arm)
-        if before and position in POSITIONS and hash_encoding(position) not in before:
+        is_complete = study.runs(arm).keys() >= {*seeds}
+        if not before or is_complete or position not in POSITIONS:
+            continue
+        if hash_encoding(position) not in before:
             say(f"note: the code of model.position {position} is not that of the first seeds of "
                 f"{arm}, so that further ones are of another encoding: undo the change, or give "
                 "the new one another name")
