@@ -233,6 +233,8 @@ def make_deck(newest):
     ("a.txt", WHATSAPP, ["Ann: Hi!\nAll well?\nBo: <3 it's 10: 00", "Ann: Bye."]),
     ("b.txt", WHATSAPP.replace("\n", "\r\n"),
      ["Ann: Hi!\nAll well?\nBo: <3 it's 10: 00", "Ann: Bye."]),
+    ("c.txt", "31/12/20 21:41 - Ann: Hola.\n1/1/21 9:00 - Bo: Adi\u00f3s.\n",
+     ["Ann: Hola.", "Bo: Adi\u00f3s."]),
     ("c.VTT", VTT, ["Hi all & you\nBye."]),
     ("Posts.xml", STACK_EXCHANGE, ["Why?\nI ask, & you?", "So."]),
     ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
@@ -241,7 +243,7 @@ def make_deck(newest):
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
     ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
-    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(29))
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(30))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
     path = write(tmp_path / name, content)
     assert texts(path, capsys=capsys) == [{"text": text} for text in expected]

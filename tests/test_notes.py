@@ -77,6 +77,7 @@ def make_message(text):
     ("tweets.js", 'window.YTD.tweets.part0 = [ {"tweet": {"text": "hi"}} ]', "JSON in Java", "hi"),
     ("chat.txt", ANDROID_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
     ("_chat.txt", IPHONE_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
+    ("es.txt", "31/12/20 21:41 - Ann: Hola.", "chats of WhatsApp, whose dates", "Ann: Hola."),
     ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
     ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
     ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),

@@ -373,8 +373,8 @@ def read_mailbox(path: Path) -> Iterator[str]:
 
 # How a line of a chat of WhatsApp begins, as data/kinds.py has it.
 CHAT_BEGINNING = re.compile(
-    r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}), \d{1,2}[:.]\d{2}([:.]\d{2})?"
-    r"([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
+    r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}),? \d{1,2}[:.]\d{2}"
+    r"([:.]\d{2}(?=[^\]]{0,7}\]))?([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
 
 
 def read_chat(path: Path) -> Iterator[str]:
