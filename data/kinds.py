@@ -98,8 +98,8 @@ MAIL_BEGINNING = re.compile(
     r"(From \S+.*\n)?([\w-]+:.*\n([ \t].*\n)*)*?(Message-ID|MIME-Version|Received|Return-Path):",
     re.IGNORECASE)
 # How a line of a chat of WhatsApp begins: "[31.12.20, 21:41:05] ", "12/31/20, 9:41 PM - ",
-# or "31/12/20 21:41 - ": some languages have no comma, and seconds stand in brackets only. (A line of
-# a log, "2020-12-31 21:41:05 - INFO", is none.)
+# or "31/12/20 21:41 - ": some languages have no comma. Seconds stand in
+# brackets only, by which a line of a log, "2020-12-31 21:41:05 - INFO", is none.
 CHAT_BEGINNING = re.compile(
     r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}),? \d{1,2}[:.]\d{2}"
     r"([:.]\d{2}(?=[^\]]{0,7}\]))?([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
