@@ -190,10 +190,11 @@ def copy_parts(
             try:
                 for document in part:
                     for piece in document:
-                        if message is not None:
+                        n_bytes = copied.add(piece)
+                        if message is not None and copied.counts.has_text:
                             say(message)
                             message = None
-                        bar.update(copied.add(piece))
+                        bar.update(n_bytes)
                     copied.end_document()
             except LeftOut:
                 copied.go_back(before)
@@ -310,7 +311,7 @@ class CopiedText:
         counts.characters += len(piece)
         counts.bytes += len(data)
         if not counts.has_text:
-            counts.has_text = not piece.isspace()
+            counts.has_text = bool(piece.strip())
         return len(data)
 
     def end_document(self) -> None:

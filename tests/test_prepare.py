@@ -613,6 +613,14 @@ def test_stories_between_separators_are_documents(tmp_path):
     assert 25 <= len(val) <= 75
 
 
+@pytest.mark.parametrize("pieces", [[], [""], ["", ""], [" ", "\r\n\t"]])
+def test_documents_without_text_are_refused_and_nothing_else_is_said(capsys, pieces):
+    """Such as those of a standard library that has empty modules only."""
+    with pytest.raises(UserError, match="no text in a book: every document is empty"):
+        copy_parts([[pieces, pieces]], io.BytesIO(), "preparing", "a book")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("name, content", [("a.txt", ""), ("a.csv", "text,label\n")])
 def test_a_text_without_documents_is_named(tmp_path, name, content):
     path = tmp_path / name
