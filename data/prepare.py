@@ -148,9 +148,9 @@ def suitable_val_fraction(usual: float, n_bytes: int) -> float:
     """Return which share to hold out of so many bytes: `usual`, more of a short text, or less of a
     long one."""
     # Two digits, because the user is told this number.
-    least = float(f"{LEAST_HELD_OUT / n_bytes:.2g}")
+    least = min(float(f"{LEAST_HELD_OUT / n_bytes:.2g}"), LARGEST_SHARE)
     most = float(f"{MOST_HELD_OUT / n_bytes:.2g}")
-    return min(max(usual, min(least, LARGEST_SHARE)), most)
+    return min(max(usual, least), most)
 
 
 def count_bytes(spans: np.ndarray) -> int:
@@ -202,7 +202,7 @@ def copy_parts(
     counts = copied.counts
     if not counts.has_text:
         raise UserError(f"there is no text in {name}: every document is empty")
-    file.truncate()  # of the part that was left out last
+    file.truncate(counts.bytes)  # without what a part has written before it was left out
     described = {"sha256": counts.sha256.hexdigest(), "documents": counts.documents,
                  "bytes": counts.bytes, "characters": counts.characters}
     spans = np.array(copied.spans).reshape(-1, 2)
@@ -234,7 +234,7 @@ def note_copies(
     copies = find_copies(hashes, parts)
     sizes = np.diff(spans)[:, 0]
     copied = sizes[np.isin(parts, copies)].sum()
-    if not copies or copied < LEAST_COPIED * sizes.sum():
+    if copied < LEAST_COPIED * sizes.sum():
         return
     names = []
     for part in copies:
@@ -252,11 +252,13 @@ def note_copies(
 def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
     """Return the numbers of the parts all of whose documents are in other parts, too.
 
-    If all of these were removed, no document would be lost. Of two equal parts, the later one is
-    returned, and of two of which one contains the other, the smaller one.
+    The smallest part is looked at first, and of equal ones the last. A part counts as a copy if
+    each of its documents is in another part that does not. So no document would be lost with them.
 
     hashes, parts: of each document
     """
+    if not copies:
+        return
     if parts[0] == parts[-1]:  # there is one part, perhaps of millions of rows
         return []
     unique, documents = np.unique(hashes, return_inverse=True)
@@ -506,7 +508,10 @@ def group_blocks(
 
 
 def map_ahead(function: Callable[[T], U], items: Iterable[T], ahead: int = 2) -> Iterator[U]:
-    """Yield function(item) of each item in order, and compute the next ones in `ahead` threads."""
+    """Yield function(item) of each item in order.
+
+    While one item is waited for, up to `ahead` items behind it are started, in `ahead` threads.
+    """
     with ThreadPoolExecutor(ahead) as pool:
         started: deque[Future[U]] = deque()
         for item in items:
