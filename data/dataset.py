@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from data.kinds import COMPRESSED
-from data.prepare import suitable_val_fraction, write_files
+from data.prepare import prepare_text, suitable_val_fraction
 from data.search import list_names
 from data.sources import AUTO, SOURCES, DataConfig, Files
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
@@ -149,7 +149,7 @@ def prepare(
             message = f"preparing {folder} {again}"
         with atomic_path(folder) as staging:
             staging.mkdir()
-            write_files(config, settings, staging, fit_vocabulary, fit_val_fraction, message)
+            prepare_text(config, settings, staging, fit_vocabulary, fit_val_fraction, message)
             remove(folder)
         return replace(open_prepared(folder, settings), is_new=True)
 

@@ -44,7 +44,20 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def write_files(
+@dataclass(frozen=True)
+class Split:
+    """Which spans of a text are for training, and which for validation.
+
+    A span is where a document, or a part of one, starts and ends, in bytes: (N, 2).
+    """
+
+    train: np.ndarray
+    val: np.ndarray
+    train_hashes: np.ndarray
+    """Those of the documents in `train`."""
+
+
+def prepare_text(
     config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool,
     fit_val_fraction: bool, message: str,
 ) -> None:
@@ -64,41 +77,53 @@ def write_files(
         text, spans, hashes, parts = copy_parts(source.parts(), file, message, name_text(config))
         note_windows_lines(file, source)
         note_copies(spans, hashes, parts, source)
-        more: dict[str, Any] = {}
-        if source.left_out:
-            more["left_out"] = source.left_out
         if fit_val_fraction:
-            val_fraction = suitable_val_fraction(config.val_fraction, text["bytes"])
-            config = replace(config, val_fraction=val_fraction)
-            more["val_fraction"] = val_fraction
-        share = config.val_fraction
-        train, val, hashes = split_text(file, spans, hashes, source, share)
-        if config.second_val:
-            # The other end of the hashes decides, and the first validation split is left out.
-            train, val, _ = split_text(file, train, ~hashes, source, share, is_second=True)
+            share = suitable_val_fraction(config.val_fraction, text["bytes"])
+            config = replace(config, val_fraction=share)
+        split = hold_out(config, file, spans, hashes, source)
         if config.tokenizer is None:
-            tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
+            tokenizer = train_tokenizer(config, file, split.train, folder, fit_vocabulary)
         else:
             tokenizer = copy_tokenizer(config, folder, fit_vocabulary)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        encode = choose_encoding(tokenizer, count_bytes(train) + count_bytes(val))
-        splits = {}
-        for split, spans_of_split in {"train": train, "val": val}.items():
-            blocks = read_blocks(file, spans_of_split, f"encoding {split}")
-            path = folder / f"{split}.bin"
-            splits[split] = write_ids(blocks, path, tokenizer, encode, dtype)
+        encode = choose_encoding(tokenizer, count_bytes(split.train) + count_bytes(split.val))
+        counts = {}
+        for name, spans_of_split in {"train": split.train, "val": split.val}.items():
+            blocks = read_blocks(file, spans_of_split, f"encoding {name}", BLOCK)
+            path = folder / f"{name}.bin"
+            counts[name] = write_ids(blocks, path, tokenizer, encode, dtype)
+    optional_entries: dict[str, Any] = {}
+    if source.left_out:
+        optional_entries["left_out"] = source.left_out
+    if fit_val_fraction:
+        optional_entries["val_fraction"] = config.val_fraction
     manifest = {
         "settings": settings,
         "text": text,
         "text_notes": source.notes,
-        **more,
+        **optional_entries,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
-        **splits,
+        **counts,
         "files": {path.name: {"size": path.stat().st_size, "sha256": sha256(path)}
                   for path in sorted(folder.iterdir())},
     }
     stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
+
+
+def hold_out(
+    config: DataConfig, file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, source: Source
+) -> Split:
+    """Return the split of a text into training and the validation split that is used.
+
+    With data.second_val that is the second one, and the first one is in neither.
+    """
+    split = split_text(file, spans, hashes, source, config.val_fraction)
+    if not config.second_val:
+        return split
+    # Inverted, so that `split_text` takes the largest hashes, not again the smallest.
+    return split_text(file, split.train, ~split.train_hashes, source, config.val_fraction,
+                      is_second=True)
 
 
 def train_tokenizer(
@@ -109,7 +134,7 @@ def train_tokenizer(
     Raises UserError if the text is too small for data.vocab_size, unless the vocabulary is fitted.
     """
     def learn(vocab_size: int) -> Tokenizer:
-        texts = (block for _, block in read_blocks(file, train, "sampling text"))
+        texts = (block for _, block in read_blocks(file, train, "sampling text", BLOCK))
         path = folder / MODEL
         path.write_bytes(learn_pieces(texts, vocab_size))
         return Tokenizer(path)
@@ -124,7 +149,7 @@ def train_tokenizer(
         if fit_vocabulary:
             return tokenizer
         problems = [f"no tokenizer of {vocab_size} pieces: this text allows at most {error.most}"]
-        texts = [text for _, text in read_blocks(file, train, "counting tokens")]
+        texts = [text for _, text in read_blocks(file, train, "counting tokens", BLOCK)]
         n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
         if n_tokens < config.seq_len:
             problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
@@ -232,6 +257,8 @@ def note_copies(
     spans, hashes, parts: of each document, as `copy_parts` returns them
     """
     copies = find_copies(hashes, parts)
+    if not copies:
+        return
     sizes = np.diff(spans)[:, 0]
     copied = sizes[np.isin(parts, copies)].sum()
     if copied < LEAST_COPIED * sizes.sum():
@@ -257,8 +284,6 @@ def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
 
     hashes, parts: of each document
     """
-    if not copies:
-        return
     if parts[0] == parts[-1]:  # there is one part, perhaps of millions of rows
         return []
     unique, documents = np.unique(hashes, return_inverse=True)
@@ -363,18 +388,19 @@ class DelayedBar(tqdm):
 def split_text(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, source: Source, val_fraction: float,
     is_second: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the spans of the text for training, those for validation, and the hashes of the
-    documents for training.
+) -> Split:
+    """Divide the documents of a text between training and validation.
 
-    source: prints a note if the end of the text is held out
-    is_second: the spans are what a first validation split has left
+    1. The hash of a document decides. So it stays in its split whatever is added, and copies of it
+       are in the same split.
+    2. With few documents, this may hold out most of the text, or next to nothing. If a split would
+       be less than half or more than twice as long as asked for, the end of the text is held out
+       instead, with a note, as it is of tiny Shakespeare by convention. It is also held out if
+       there is only one document.
+    3. The standard library is always divided by hashes: it has many documents, and those at its
+       end are of another kind.
 
-    The hash of a document decides: it stays in its split whatever is added, and equal documents are
-    in the same split. With few documents this can hold out most of the text, or next to nothing of
-    it. Where a split would then be less than half or more than twice as long as asked for, the end
-    of the text is held out instead, the convention for tiny Shakespeare. The standard library is an
-    exception: it has many documents, and those at its end are of another kind.
+    is_second: the spans are what a first validation split has left, and their hashes are inverted
     """
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "
@@ -385,22 +411,31 @@ def split_text(
         share = sizes[held_out].sum() / sizes.sum()
         wanted = val_fraction
         whole = "the text"
-        if is_second:  # as much as the first split has taken, of less text
-            wanted /= 1 - val_fraction
+        if is_second:
+            wanted = val_fraction / (1 - val_fraction)  # as much as the first split, of less text
             whole = "what the first validation split leaves"
-        ratios = (share / wanted, (1 - share) / (1 - wanted))
-        fits = min(ratios) >= 0.5 and max(ratios) <= 2
-        if fits or isinstance(source, StandardLibrary):
-            return spans[~held_out], spans[held_out], hashes[~held_out]
+        if is_near(share, wanted) or isinstance(source, StandardLibrary):
+            return Split(spans[~held_out], spans[held_out], hashes[~held_out])
         source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: whole "
                    f"documents drawn at random would be {share:.1%}{source.advise_split()}")
     return hold_out_end(file, spans, hashes, val_fraction)
 
 
-def draw_documents(hashes: np.ndarray, val_fraction: float) -> np.ndarray:
-    """Return for each document whether it is for validation, by its hash, uint64.
+def is_near(share: float, wanted: float) -> bool:
+    """Return whether neither split is less than half or more than twice as long as wanted.
 
-    Each split gets at least the document whose hash is nearest to the limit.
+    share, wanted: those of the validation split
+    """
+    val_ratio = share / wanted
+    train_ratio = (1 - share) / (1 - wanted)
+    return 0.5 <= val_ratio <= 2 and 0.5 <= train_ratio <= 2
+
+
+def draw_documents(hashes: np.ndarray, val_fraction: float) -> np.ndarray:
+    """Return for each document, by its hash (uint64), whether it is for validation: small ones are.
+
+    The limit is clipped so that each split gets at least the document whose hash is nearest to it.
+    If all hashes are equal, no document is held out.
     """
     limit = np.uint64(val_fraction * 2**64)
     return hashes <= np.clip(limit, hashes.min(), hashes.max() - 1)
@@ -408,31 +443,45 @@ def draw_documents(hashes: np.ndarray, val_fraction: float) -> np.ndarray:
 
 def hold_out_end(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `split_text` returns, with the end of the text held out.
+) -> Split:
+    """Return the split of a text whose end is held out.
 
-    One document is cut in two, where this share of its characters begins. Its copies are cut alike,
-    and all copies count where the first one is, so that nothing is in both splits.
+    One document is cut in two, where this share of its characters begins. Copies of a document are
+    placed at its first one, so all fall on one side, or are cut alike: no text is in both splits.
     """
-    sizes: dict[int, int] = {}  # bytes of a document and its copies, by its hash, as they come
-    for digest, size in zip(hashes.tolist(), np.diff(spans)[:, 0].tolist(), strict=True):
-        sizes[digest] = sizes.get(digest, 0) + size
-    ends = np.cumsum(list(sizes.values())) / sum(sizes.values())  # as shares of the text
-    numbers = {digest: number for number, digest in enumerate(sizes)}
-    number_of_span = np.array([numbers[digest] for digest in hashes.tolist()])
-    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the number of the document that is cut
-    begin = ends[cut - 1] if cut > 0 else 0.0
-    share = (1 - val_fraction - begin) / (ends[cut] - begin)
-    first_copy = spans[number_of_span == cut][:1]
+    numbers = number_documents(hashes)
+    sizes = np.bincount(numbers, weights=np.diff(spans)[:, 0])  # of each document with its copies
+    cut, share = find_cut(sizes, 1 - val_fraction)
+    first_copy = spans[numbers == cut][:1]
     n_kept = measure_start(file, first_copy, share)
-    start, end = spans.T
-    # Of each span, training has what is before the middle, and validation the rest.
-    middle = start.copy()
-    middle[number_of_span == cut] += n_kept
-    middle[number_of_span < cut] = end[number_of_span < cut]
-    train = np.stack([start, middle], axis=1)[middle > start]
-    val = np.stack([middle, end], axis=1)[middle < end]
-    return train, val, hashes[middle > start]
+    starts, ends = spans.T
+    # Training has what is before the middle of each span, and validation the rest.
+    middles = np.where(numbers < cut, ends, starts)
+    middles[numbers == cut] += n_kept
+    has_start = middles > starts
+    has_end = middles < ends
+    train = np.stack([starts, middles], axis=1)[has_start]
+    val = np.stack([middles, ends], axis=1)[has_end]
+    return Split(train, val, hashes[has_start])
+
+
+def number_documents(hashes: np.ndarray) -> np.ndarray:
+    """Return a number for each hash, from 0 on in the order of the text. Equal hashes have one."""
+    numbers: dict[int, int] = {}
+    for document_hash in hashes.tolist():
+        numbers.setdefault(document_hash, len(numbers))
+    return np.array([numbers[document_hash] for document_hash in hashes.tolist()])
+
+
+def find_cut(sizes: np.ndarray, share: float) -> tuple[int, float]:
+    """Return where this share of a text ends: in which document, and after which share of it.
+
+    sizes: of each document, in the order of the text
+    """
+    ends = np.cumsum(sizes) / sizes.sum()  # as shares of the text
+    cut = int(np.searchsorted(ends, share))
+    begin = ends[cut - 1] if cut > 0 else 0.0
+    return cut, (share - begin) / (ends[cut] - begin)
 
 
 def measure_start(file: BinaryIO, document: np.ndarray, share: float) -> int:
@@ -440,24 +489,26 @@ def measure_start(file: BinaryIO, document: np.ndarray, share: float) -> int:
 
     document: its span, (1, 2)
     """
-    n_characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
+    blocks = read_blocks(file, document, "counting text", BLOCK)
+    n_characters = sum(len(block) for _, block in blocks)
     n_left = int(n_characters * share)
     n_bytes = 0
-    for _, block in read_blocks(file, document, "splitting text"):
-        n_bytes += len(block[:n_left].encode())
-        n_left -= len(block[:n_left])
+    for _, block in read_blocks(file, document, "splitting text", BLOCK):
+        start = block[:n_left]
+        n_bytes += len(start.encode())
+        n_left -= len(start)
+        if n_left == 0:  # the rest may be long
+            break
     return n_bytes
 
 
 def read_blocks(
-    file: BinaryIO, spans: np.ndarray, title: str, size: int | None = None
+    file: BinaryIO, spans: np.ndarray, title: str, size: int
 ) -> Iterator[tuple[bool, str]]:
     """Yield the text of spans in order: (whether a span begins here, at most `size` bytes of text).
 
-    `size` is BLOCK unless it is given. Blocks end after a line if they can, because a cut in the
-    middle of a word costs a token.
+    Blocks end after a line if they can, because a cut in the middle of a word costs a token.
     """
-    size = BLOCK if size is None else size
     total = int(np.diff(spans).sum())
     with tqdm(desc=title, total=total, unit="B", unit_scale=True, delay=2) as bar:
         for begin, end in spans:

@@ -186,9 +186,8 @@ COPIED = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" 
 
 
 @pytest.fixture
-def copied(monkeypatch):
-    """(a file of the texts COPIED, their spans, counts); a block has 97 bytes."""
-    monkeypatch.setattr(prepare_module, "BLOCK", 97)
+def copied():
+    """(a file of the texts COPIED, their spans, counts)."""
     file = io.BytesIO()
     documents = [[text[:50], "", text[50:]] for text in COPIED]  # each in three pieces
     part = [[], *documents, ["", ""]]  # the first and the last one are empty
@@ -197,9 +196,9 @@ def copied(monkeypatch):
 
 
 def blocks_by_document(file, spans):
-    """The blocks of each document."""
+    """The blocks of each document, of at most 97 bytes."""
     documents = []
-    for first, block in read_blocks(file, spans, ""):
+    for first, block in read_blocks(file, spans, "", 97):
         if first:
             documents.append([])
         documents[-1].append(block)
@@ -241,7 +240,7 @@ def test_blocks_give_back_the_text_of_their_documents(copied, kept):
 
 def test_blocks_are_no_longer_than_their_limit(copied):
     file, spans, _ = copied
-    sizes = [len(block.encode()) for _, block in read_blocks(file, spans, "")]
+    sizes = [len(block.encode()) for _, block in read_blocks(file, spans, "", 97)]
     assert min(sizes) > 0
     assert max(sizes) <= 97
 
@@ -259,7 +258,7 @@ def test_blocks_end_after_lines_where_they_can(copied):
 
 def test_a_document_within_a_block_is_not_cut(copied):
     file, spans, _ = copied
-    assert [*read_blocks(file, spans[3:], "")] == [(True, "x\ny")]
+    assert [*read_blocks(file, spans[3:], "", 97)] == [(True, "x\ny")]
 
 
 # The split
@@ -455,12 +454,12 @@ def cut_documents(documents, split_by, *options):
     """
     file = io.BytesIO()
     _, spans, hashes, _ = copy_parts([[[text] for text in documents]], file)
-    train, val, _ = split_by(file, spans, hashes, *options)
+    split = split_by(file, spans, hashes, *options)
 
     def read(part):
         return [file.getvalue()[start:end].decode() for start, end in part]
 
-    return [read(train), read(val)]
+    return [read(split.train), read(split.val)]
 
 
 def source_of(n_files, has_blank_lines=True, **options):
@@ -755,14 +754,14 @@ def test_a_text_under_an_earlier_label_is_found(tmp_path, monkeypatch):
     first = prepare(config(jsonl(tmp_path / "рассказ.jsonl", DOCUMENTS)))
     key = first.folder.name.removeprefix("рассказ-")
     first.folder.rename(first.folder.with_name(f"files-{key}"))
-    forbid(monkeypatch, dataset_module, "write_files")
+    forbid(monkeypatch, dataset_module, "prepare_text")
     assert prepare(config(tmp_path / "рассказ.jsonl")).folder.name == f"files-{key}"
 
 
 def test_files_named_in_two_ways_are_prepared_once(corpus, monkeypatch):
     first = prepare(config(corpus))
     monkeypatch.chdir(corpus.parent)
-    forbid(monkeypatch, dataset_module, "write_files")
+    forbid(monkeypatch, dataset_module, "prepare_text")
     again = DataConfig(files=["*.jsonl"], vocab_size=VOCAB, prepared="prepared")
     assert prepare(again).folder.samefile(first.folder)
 
@@ -788,7 +787,7 @@ def test_files_without_a_fingerprint_decide_the_folder(monkeypatch):
 
 def test_it_is_made_once(corpus, monkeypatch):
     first = prepare(config(corpus))
-    forbid(monkeypatch, dataset_module, "write_files")
+    forbid(monkeypatch, dataset_module, "prepare_text")
     assert prepare(config(corpus)) == first
 
 
@@ -936,7 +935,7 @@ def test_a_second_process_waits_for_the_first(corpus, tmp_path, monkeypatch):
         first.close()
 
     monkeypatch.setattr(files, "say", finish)  # of the process without the lock
-    forbid(monkeypatch, dataset_module, "write_files")
+    forbid(monkeypatch, dataset_module, "prepare_text")
     assert prepare(config(corpus)).manifest == made.manifest
 
 
