@@ -13,23 +13,24 @@ from errors import UserError, closest
 
 DEFAULT_COLUMN = "text"
 
-# How Python, Arrow and `datasets` call the type of text, and that of a list of texts.
-TEXT_TYPE = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
-NOTHING = "NoneType"  # that of a value that is missing, as `name_type` calls it
-TEXT_LIST = "list of str"  # likewise
-FORMATTED = "list of formatted parts"  # likewise
-TEXT_LISTS = (
+# What `name_type` calls a value that is missing, and lists whose parts are joined to a text.
+NOTHING = "NoneType"
+TEXT_LIST = "list of str"
+FORMATTED = "list of formatted parts"
+CHAT = "list of turns"
+# Patterns of the types of columns that can be read, as `name_type`, Arrow and `datasets` name them.
+TEXT_PATTERN = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
+LIST_PATTERN = (
     rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<.*: (large_)?string>"
     r"|List\(Value\('(large_)?string'\)\)"
 )
-CHAT = "list of turns"  # likewise
-CHATS = (
+CHAT_PATTERN = (
     rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
     r"|List\(\{.*'(role|from)': Value\('(large_)?string'\).*\}\)"
 )
 # The keys of a turn of a chat under which it says who speaks, and what is said.
-SPEAKERS = ("role", "from")
-WORDS = ("content", "value")
+SPEAKER_KEYS = ("role", "from")
+SAID_KEYS = ("content", "value")
 
 # Two words, or a character of a language without spaces between words: Thai, Lao, Burmese, Khmer,
 # Japanese and Chinese. Ids, hashes, addresses and most dates have neither.
@@ -41,7 +42,7 @@ TELEGRAM = """
 plain bold italic underline strikethrough spoiler code pre blockquote link text_link email phone
 mention mention_name hashtag cashtag bot_command bank_card custom_emoji
 """
-SHORT = 200  # characters that a row of short texts has on average
+SHORT = 200  # a column with fewer characters per row than this is short
 # A note suggests a column with more than this many times the text of another one.
 LONGER = 3
 
@@ -66,11 +67,12 @@ class ColumnSizes:
     texts: Counter[str] = field(default_factory=Counter)
     """In columns that can be read."""
     prose: Counter[str] = field(default_factory=Counter)
-    """Likewise, in values with WORDS_IN_ROW."""
+    """In columns that can be read, but only in texts with WORDS_IN_ROW."""
     nested: Counter[str] = field(default_factory=Counter)
-    """In objects and lists that cannot be read, in strings with WORDS_IN_ROW."""
+    """In objects and lists that cannot be read, in strings with WORDS_IN_ROW at any depth."""
     keys: dict[str, Counter[str]] = field(default_factory=dict)
-    """Likewise, by the keys of these objects, and of the objects in these lists."""
+    """In the same objects, and in the objects in the same lists: by column and key, in strings with
+    WORDS_IN_ROW right under the key."""
 
     def add(self, name: str, texts: Iterable[str]) -> None:
         """Add a value of a column: its text, or the texts in its list."""
@@ -104,14 +106,15 @@ class ColumnSizes:
         for name, keys in other.keys.items():
             self.keys.setdefault(name, Counter()).update(keys)
 
-    def longest(self, names: Iterable[str]) -> str:
+    def column_with_most_text(self, names: Iterable[str]) -> str:
         """Return the name of the column with most prose, or with most characters if none has any.
         """
         return max(names, key=lambda name: (self.prose[name], self.texts[name]))
 
 
-def run_jq(program: str, is_parquet: bool) -> str:
-    """Return how a filter of jq makes a column of text, if need be of a Parquet file."""
+def advise_jq(program: str, is_parquet: bool) -> str:
+    """Return the command in which a program of jq makes a column of text: of the lines of a .jsonl
+    file, or of a Parquet file, of which another command makes lines first."""
     if is_parquet:
         return (f"first python -c {shlex.quote(PARQUET_AS_LINES)} makes FILE.jsonl, and then "
                 f"jq -c {shlex.quote(program)} FILE.jsonl > NEW.jsonl does that")
@@ -160,8 +163,8 @@ def is_chat(value: list[Any]) -> bool:
     """Return whether a list holds turns of a chat: who speaks in each, and what is said in some."""
     if not all(isinstance(turn, dict) for turn in value):
         return False
-    have_speakers = all(first_of(SPEAKERS, turn) is not None for turn in value)
-    return have_speakers and any(first_of(WORDS, turn) is not None for turn in value)
+    have_speakers = all(first_of(SPEAKER_KEYS, turn) is not None for turn in value)
+    return have_speakers and any(first_of(SAID_KEYS, turn) is not None for turn in value)
 
 
 def is_formatted(value: list[Any]) -> bool:
@@ -180,43 +183,45 @@ def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:
 
 def turn_text(turn: Mapping[str, Any]) -> str:
     """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
-    words = first_of(WORDS, turn)
+    words = first_of(SAID_KEYS, turn)
     if isinstance(words, list):  # of parts, among which may be images
         parts = [part.get("text") for part in words if isinstance(part, dict)]
         words = "\n".join(part for part in parts if isinstance(part, str))
     if not isinstance(words, str) or not words:
         return ""
-    return f"{first_of(SPEAKERS, turn)}: {words}"
+    return f"{first_of(SPEAKER_KEYS, turn)}: {words}"
 
 
-def no_text(
-    column: str, wanted: str, columns: Mapping[str, str], delimiter: str | None = None,
+def no_text_error(
+    column: str, wanted: str, types: Mapping[str, str], delimiter: str | None = None,
     is_parquet: bool = False, sizes: ColumnSizes | None = None,
 ) -> NoText:
-    """Return the error for a table of these columns and types, of which `column` is no text.
+    """Return the error for a table whose column `column` is missing, or is no text.
 
-    `wanted` is data.column, which may have further names. `delimiter` is that of a CSV. `sizes` are
-    those of the columns, if they are known.
+    wanted: data.column, of which `column` is one name
+    types: of each column of the table
+    delimiter: that of a CSV
+    sizes: those of the columns, if they are known
     """
-    for name, kind in columns.items():
-        if re.fullmatch(CHATS, kind):
+    for name, kind in types.items():
+        if re.fullmatch(CHAT_PATTERN, kind):
             return NoText(f"its rows are chats, with a list of turns in the column {name!r}: "
                           f"--data.column {shlex.quote(name)} reads each as one text, with a line "
                           "such as 'user: Hello' for each turn. For a model with a chat template, "
                           "write the turns as it does: see docs/interop.md#chat-templates")
-    names = []
-    for name, kind in columns.items():
-        is_text = re.fullmatch(TEXT_TYPE, kind)
-        names.append(repr(name) if is_text else f"{name!r} ({kind})")
-    readable = [name for name, kind in columns.items()
-                if re.fullmatch(f"{TEXT_TYPE}|{TEXT_LISTS}", kind)]
+    described = []
+    for name, kind in types.items():
+        is_text = re.fullmatch(TEXT_PATTERN, kind)
+        described.append(repr(name) if is_text else f"{name!r} ({kind})")
+    readable = [name for name, kind in types.items()
+                if re.fullmatch(f"{TEXT_PATTERN}|{LIST_PATTERN}", kind)]
     if sizes is None:
         sizes = ColumnSizes()
-    advice = suggest_column(column, wanted, columns, readable)
+    advice = suggest_column(column, wanted, types, readable)
     if not advice:
         advice = advise_column(readable, sizes, is_csv=delimiter is not None)
-        advice += advise_nested(column, columns, readable, sizes, is_parquet)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(names)}: {advice}")
+        advice += advise_nested(column, types, readable, sizes, is_parquet)
+    return NoText(f"it has no text in a column {column!r}, only {', '.join(described)}: {advice}")
 
 
 def name_type(value: Any) -> str:
@@ -235,24 +240,25 @@ def name_type(value: Any) -> str:
 def suggest_column(
     column: str, wanted: str, columns: Container[str], texts: Iterable[str]
 ) -> str:
-    """Return `wanted` with a name of `texts` that is nearly `column`, as a question; "" if none is.
+    """Return which --data.column may have been meant, as a question, or "".
 
-    Other names in it that are no columns are corrected too, where they can be.
+    That is `wanted`, the value that was given, with wrong names corrected: `column`, and each name
+    that no column has. A wrong name is corrected to the column of `texts` with nearly this name. If
+    there is none for `column`, nothing is suggested. Other wrong names without one stay.
     """
     names = split_column(wanted, columns)
-    in_lower_case = {name.lower(): name for name in texts if name not in names}
-    corrected = []
+    candidates = {name.lower(): name for name in texts if name not in names}
+    suggested = []
     for name in names:
-        nearest = None
-        if name == column or name not in columns:
-            nearest = closest(name.lower(), in_lower_case)
+        is_wrong = name == column or name not in columns
+        nearest = closest(name.lower(), candidates) if is_wrong else None
         if nearest is not None:
-            corrected.append(in_lower_case.pop(nearest))
-        elif name == column:
-            return ""
+            suggested.append(candidates.pop(nearest))  # so that no column is suggested twice
+        elif name != column:
+            suggested.append(name)
         else:
-            corrected.append(name)
-    return f"did you mean --data.column {shlex.quote(','.join(corrected))}?"
+            return ""
+    return f"did you mean --data.column {shlex.quote(','.join(suggested))}?"
 
 
 def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
@@ -261,13 +267,14 @@ def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str
         return "write its texts into a .jsonl file with a column 'text'"
     if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
         return "its first line has to name the columns: write such a line above it"
-    longest = sizes.longest(texts)
-    advice = "choose a column of text with --data.column"
-    if sizes.texts[longest] > 0:
-        advice = f"choose one with --data.column, as {shlex.quote(longest)}, which has most text"
-    advice += "; --data.column A,B joins two"
+    longest = sizes.column_with_most_text(texts)
     if len(texts) == 1:
         advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
+    elif sizes.texts[longest] > 0:
+        advice = (f"choose one with --data.column, as {shlex.quote(longest)}, which has most text; "
+                  "--data.column A,B joins two")
+    else:
+        advice = "choose a column of text with --data.column; --data.column A,B joins two"
     if is_csv:
         advice += ("; if its first line is a row already, write a line above it that names the "
                    "columns")
@@ -275,37 +282,50 @@ def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str
 
 
 def advise_nested(
-    column: str, columns: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes,
+    column: str, types: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes,
     is_parquet: bool,
 ) -> str:
-    """Return how to take texts out of objects: those in `column`, or else where most text is.
-
-    "" if there are none, and if the columns of text, `texts`, are neither missing nor short.
+    """Return how to take texts out of the objects in a column that `choose_nested` returns, or "".
     """
-    nested = [name for name, kind in columns.items()
-              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
-    if not nested:
+    name = choose_nested(column, types, texts, sizes)
+    if name is None:
         return ""
-    name = max(nested, key=lambda name: sizes.nested[name])
     advice = "; "
-    if column in nested:
-        name = column
-    elif texts:
-        longest = sizes.texts[sizes.longest(texts)]
-        is_short = longest < SHORT * sizes.rows
-        if not is_short or sizes.nested[name] <= LONGER * longest:
-            return ""
+    if name != column and texts:
         advice = f"; column {name} has more text: "
-    if name == "mapping" and "current_node" in columns and not is_parquet:  # ChatGPT's
-        return (f"{advice}{CONVERT} writes its chats, which --data.column messages reads")
+    if name == "mapping" and "current_node" in types and not is_parquet:  # ChatGPT's
+        return f"{advice}{CONVERT} writes its chats, which --data.column messages reads"
     key = "KEY"  # where it is not known, or deeper
     if name in sizes.keys:
         ((key, _),) = sizes.keys[name].most_common(1)
-    program = take_out(name, key, is_list=columns[name] == "list")
-    return f"{advice}for the texts under {key} {run_jq(program, is_parquet)}"
+    program = jq_program(name, key, is_list=types[name] == "list")
+    return f"{advice}for the texts under {key} {advise_jq(program, is_parquet)}"
 
 
-def take_out(column: str, key: str, is_list: bool) -> str:
+def choose_nested(
+    column: str, types: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes
+) -> str | None:
+    """Return the column of objects, or of lists of them, whose texts are worth advice, or None.
+
+    That is `column` if it is one. Otherwise it is the one with most text, if there are no columns
+    of text, `texts`, or if the longest of these is short and much shorter (SHORT, LONGER).
+    """
+    nested = [name for name, kind in types.items()
+              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
+    if column in nested:
+        return column
+    if not nested:
+        return None
+    name = max(nested, key=lambda name: sizes.nested[name])
+    if texts:
+        n_characters = sizes.texts[sizes.column_with_most_text(texts)]
+        is_short = n_characters < SHORT * sizes.rows
+        if not is_short or sizes.nested[name] <= LONGER * n_characters:
+            return None
+    return name
+
+
+def jq_program(column: str, key: str, is_list: bool) -> str:
     """Return a program of jq that makes rows of the texts under a key of the objects in a column.
     """
     path = jq_field(key)

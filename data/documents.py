@@ -14,7 +14,7 @@ from data.columns import (
     ColumnSizes,
     NoText,
     name_type,
-    no_text,
+    no_text_error,
     row_text,
     split_column,
     value_text,
@@ -145,7 +145,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             check_types(types, notes)
     for name in split_column(column, types):
         if types and name not in types:
-            raise no_text(name, column, types, sizes=notes.sizes)
+            raise no_text_error(name, column, types, sizes=notes.sizes)
     if notes.rows == notes.rows_without_text:
         check_types(types, notes)
 
@@ -185,4 +185,4 @@ def check_types(types: dict[str, str], notes: Notes) -> None:
     if notes.other_types:
         kind, name = next(iter(notes.other_types.items()))
         # `types` may have the type of an empty string before it.
-        raise no_text(name, notes.column, types | {name: kind}, sizes=notes.sizes)
+        raise no_text_error(name, notes.column, types | {name: kind}, sizes=notes.sizes)

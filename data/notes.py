@@ -210,7 +210,7 @@ class Notes:
         """Return a note if a column has much more text than the one that is read."""
         column = self.column
         texts = self.sizes.texts
-        longest = self.sizes.longest([column, *texts])
+        longest = self.sizes.column_with_most_text([column, *texts])
         if texts[longest] <= LONGER * texts[column]:
             return []
         return [f"note: column {longest} has more than {LONGER} times the text of column {column}, "

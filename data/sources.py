@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from data.bpe import SMALLEST_VOCABULARY
-from data.columns import DEFAULT_COLUMN, no_text, split_column
+from data.columns import DEFAULT_COLUMN, no_text_error, split_column
 from data.detect import check_kind
 from data.documents import TextFile, read_column, read_file
 from data.kinds import COMPRESSED, CONVERT, TABLES, file_kind
@@ -408,7 +408,7 @@ class Hub(Source):
             columns = split_column(config.column, types)
             for column in columns:
                 if column not in types:
-                    raise no_text(column, config.column, types)
+                    raise no_text_error(column, config.column, types)
             yield from read_column(rows.select_columns(columns), notes)
         for line in notes.lines():
             self.say(line)

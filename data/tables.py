@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import Any
 
 from data.columns import (
-    CHATS,
-    TEXT_LISTS,
-    TEXT_TYPE,
+    CHAT_PATTERN,
+    LIST_PATTERN,
+    TEXT_PATTERN,
     ColumnSizes,
     NoText,
-    no_text,
+    no_text_error,
     row_text,
     split_column,
 )
@@ -198,7 +198,7 @@ def check_header(
         if each not in names:
             sizes, bad_byte = measure_fields(names, islice(rows, ROWS_MEASURED))
             columns = dict.fromkeys(names, "str")
-            missing = no_text(each, column, columns, delimiter, sizes=sizes)
+            missing = no_text_error(each, column, columns, delimiter, sizes=sizes)
             if bad_byte is not None:
                 raise NotUTF8(f"{bad_byte}. Besides, {missing}")
             raise missing
@@ -268,8 +268,8 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
         columns = split_column(column, types)
         for each in columns:
             kind = types.get(each, "").removeprefix("dictionary<values=")
-            if not re.match(f"({TEXT_TYPE}|{TEXT_LISTS}|{CHATS})(,|$)", kind):
-                raise no_text(each, column, types, is_parquet=True)
+            if not re.match(f"({TEXT_PATTERN}|{LIST_PATTERN}|{CHAT_PATTERN})(,|$)", kind):
+                raise no_text_error(each, column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()
 
