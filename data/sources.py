@@ -4,6 +4,7 @@ Every text arrives byte for byte, and a text larger than memory streams: see dat
 """
 
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -25,7 +27,6 @@ from data.kinds import COMPRESSED, CONVERT, TABLES, file_kind
 from data.notes import Notes
 from data.readers import reading
 from data.search import LeftOut, Search, list_names, search_files
-from data.tables import import_datasets
 from errors import Range, UserError, check_ranges, place_scripts, require_modules, say
 from files import atomic_path, sha256
 
@@ -412,6 +413,20 @@ class Hub(Source):
             yield from read_column(rows.select_columns(columns), notes)
         for line in notes.lines():
             self.say(line)
+
+
+def import_datasets() -> ModuleType:
+    """Return Hugging Face `datasets`, silent with its client of the Hub.
+
+    Errors reach the user once, as a UserError.
+    """
+    import datasets
+    import huggingface_hub
+
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    # It warns of each of six tries to reach a server.
+    huggingface_hub.logging.set_verbosity(logging.CRITICAL)
+    return datasets
 
 
 def was_saved_to_disk(folder: Path) -> bool:

@@ -4,12 +4,10 @@ import codecs
 import csv
 import io
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from types import ModuleType
 from typing import Any
 
 from data.columns import (
@@ -272,17 +270,3 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
                 raise no_text_error(each, column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()
-
-
-def import_datasets() -> ModuleType:
-    """Return Hugging Face `datasets`, silent with its client of the Hub.
-
-    Errors reach the user once, as a UserError.
-    """
-    import datasets
-    import huggingface_hub
-
-    datasets.logging.set_verbosity(logging.CRITICAL)
-    # It warns of each of six tries to reach a server.
-    huggingface_hub.logging.set_verbosity(logging.CRITICAL)
-    return datasets
