@@ -38,6 +38,10 @@ ADVISE_UNQUOTED = (
 JSON_TYPES = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 
 
+class NotCSV(UserError):
+    """A row of a CSV has quotes where it may have none, or lacks the one that ends a text."""
+
+
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
     """Return the rows of a table, with at least one column. Raises UserError."""
     kind = file_kind(path)
@@ -77,7 +81,9 @@ def read_jsonl(path: str, column: str) -> Iterator[dict[str, Any]]:
                             f"{AS_LINES}; without jq: {CONVERT}")
         for number, line in enumerate(read_lines(file), 1):
             if line.strip():
-                yield parse_object(line, column, f"line {number}")
+                row = parse_object(line, column, f"line {number}")
+                check_surrogates(row, column, f"line {number}")
+                yield row
 
 
 def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
@@ -99,15 +105,23 @@ def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
         what = JSON_TYPES.get(type(value), "a number")
         raise UserError(f"{place} is {what}, not an object with a column {column!r}: write each "
                         f"line as {{\"{column}\": \"...\"}}")
-    text = row_text(value, column)
-    if text is not None:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            half = text[error.start]
-            raise UserError(f"{place} has half a character, the surrogate {half!r} without its "
-                            "other half: remove it") from None
     return value
+
+
+def check_surrogates(row: dict[str, Any], column: str, place: str) -> None:
+    """Raise UserError, which begins with `place`, if the text of a row cannot be written as UTF-8.
+
+    JSON can have half of a surrogate pair, such as "\\ud83d".
+    """
+    text = row_text(row, column)
+    if text is None:
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise UserError(f"{place} has half a character, the surrogate {half!r} without its "
+                        "other half: remove it") from None
 
 
 def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]]:
@@ -119,90 +133,108 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
     with open_file(path) as file, unlimited_fields():
         lines = read_csv_lines(file)
         first = next(lines, "")
-        skipped = 0
+        first_number = 1
         if re.fullmatch("sep=.", first.strip("\r\n")):  # written for Excel
             delimiters = first[4]
             first = next(lines, "")
-            skipped = 1
+            first_number = 2
+        if not first:  # the file is empty
+            return
         delimiter = choose_delimiter(first, column, delimiters)
-        rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-        begin = 1 + skipped  # line of the row
-        names: list[str] = []
-        try:
-            names = next(rows, [])
-            if first:  # else the file is empty
-                check_header(names, column, delimiter, begin, rows)
-            begin = rows.line_num + 1 + skipped
-            for fields in rows:
-                further = fields[len(names) :]
-                # Excel may end rows with delimiters. A text alone on its line ends with its own.
-                if any(further) or (further and len(names) == 1):
-                    raise UserError(f"line {begin} has {len(fields)} fields, and the first line "
-                                    f"names {len(names)} columns: a text with {delimiter!r} in it "
-                                    "needs quotes around it")
-                if delimiter == "\t" and has_whole_rows(fields):
-                    raise UserError(f"the text in quotes that begins in line {begin} has whole "
-                                    f"rows in it: {ADVISE_UNQUOTED}, and if not, write "
-                                    "the table as .jsonl")
-                if fields:  # else the line is empty
-                    yield dict(zip(names, fields, strict=False))
-                begin = rows.line_num + 1 + skipped
-        except csv.Error as error:
-            raise UserError(f"the row that begins in line {begin} is no CSV: {error}; "
-                            f"{advise_quotes(delimiter, with_names=names != [])}") from None
+        rows = number_rows(chain([first], lines), delimiter, first_number)
+        _, names = next(rows)
+        check_header(names, column, delimiter, first_number, rows)
+        for number, fields in rows:
+            check_fields(fields, len(names), delimiter, number)
+            if fields:  # else the line is empty
+                yield dict(zip(names, fields, strict=False))
 
 
-def advise_quotes(delimiter: str, with_names: bool) -> str:
-    """Return how to mend the quotes of a row of a CSV. `with_names`: the names were read before it.
+def number_rows(
+    lines: Iterable[str], delimiter: str, first_number: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row of a CSV: (the number of the line in which it begins, its fields).
+
+    first_number: that of the first of these lines, which names the columns
+
+    Raises NotCSV for a row that is none.
     """
-    advice = "a quote inside a quoted text is written twice"
-    if delimiter == "\t":
-        advice += f"; {ADVISE_UNQUOTED}"
-        if not with_names:
-            advice += "; if that line is a row already, write a line of names above it first"
-    return advice
-
-
-def measure_fields(
-    names: list[str], rows: Iterable[list[str]]
-) -> tuple[ColumnSizes, NotUTF8 | None]:
-    """Return the sizes of the columns of a CSV, up to the first row that is damaged, and the error
-    if that row is not UTF-8."""
-    sizes = ColumnSizes()
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    number = first_number
     try:
-        for fields in rows:
-            sizes.rows += 1
-            for name, text in zip(names, fields, strict=False):
-                sizes.add(name, [text])
-    except NotUTF8 as error:
-        return sizes, error
-    except csv.Error:
-        pass
-    return sizes, None
+        for fields in reader:
+            yield number, fields
+            number = first_number + reader.line_num
+    except csv.Error as error:
+        advice = "a quote inside a quoted text is written twice"
+        if delimiter == "\t":
+            advice += f"; {ADVISE_UNQUOTED}"
+            if number == first_number:
+                advice += "; if that line is a row already, write a line of names above it first"
+        raise NotCSV(f"the row that begins in line {number} is no CSV: {error}; "
+                     f"{advice}") from None
 
 
 def check_header(
-    names: list[str], column: str, delimiter: str, line: int, rows: Iterable[list[str]]
+    names: list[str], column: str, delimiter: str, number: int,
+    rows: Iterable[tuple[int, list[str]]],
 ) -> None:
-    """Raise UserError unless each of the columns is one of the names in this line of a CSV, once.
+    """Raise UserError unless each of the columns is one of the names in the first line of a CSV,
+    once.
 
-    If one is missing, reads the first of the rows below, to name the column with most text. If
-    these are not UTF-8, the error says so too.
+    number: that of the line
+    rows: those below it, of which some are read if a column is missing
     """
     if not any(names):
-        raise NoText(f"line {line} names no column: remove the lines above the one that names "
+        raise NoText(f"line {number} names no column: remove the lines above the one that names "
                      f"{column!r}")
-    for each in split_column(column, names):
-        if each not in names:
-            sizes, bad_byte = measure_fields(names, islice(rows, ROWS_MEASURED))
-            columns = dict.fromkeys(names, "str")
-            missing = no_text_error(each, column, columns, delimiter, sizes=sizes)
-            if bad_byte is not None:
-                raise NotUTF8(f"{bad_byte}. Besides, {missing}")
-            raise missing
-        if names.count(each) > 1:
-            raise UserError(f"its first line names {names.count(each)} columns {each!r}: give each "
+    for name in split_column(column, names):
+        if name not in names:
+            raise missing_column_error(name, column, names, delimiter, rows)
+        if names.count(name) > 1:
+            raise UserError(f"its first line names {names.count(name)} columns {name!r}: give each "
                             "another name")
+
+
+def missing_column_error(
+    name: str, column: str, names: list[str], delimiter: str,
+    rows: Iterable[tuple[int, list[str]]],
+) -> UserError:
+    """Return the error for a CSV that has no column `name`, which data.column, `column`, names.
+
+    To name the column with most text, it reads the first ROWS_MEASURED rows, or those above a
+    damaged one. If that row is not UTF-8, the error says so too.
+    """
+    sizes = ColumnSizes()
+    bad_byte: NotUTF8 | None = None
+    try:
+        for _, fields in islice(rows, ROWS_MEASURED):
+            sizes.rows += 1
+            for other, text in zip(names, fields, strict=False):
+                sizes.add(other, [text])
+    except NotUTF8 as error:
+        bad_byte = error
+    except NotCSV:
+        pass
+    missing = no_text_error(name, column, dict.fromkeys(names, "str"), delimiter, sizes=sizes)
+    return missing if bad_byte is None else NotUTF8(f"{bad_byte}. Besides, {missing}")
+
+
+def check_fields(fields: list[str], n_columns: int, delimiter: str, number: int) -> None:
+    """Raise UserError if a text was cut at a delimiter, or if several rows were read as one text.
+
+    number: that of the line in which the row begins
+    """
+    further = fields[n_columns:]
+    # Excel ends rows with empty fields. But in a table of one column, an empty field shows that a
+    # text was cut which ends with the delimiter, such as "Dear Sir,".
+    if any(further) or (further and n_columns == 1):
+        raise UserError(f"line {number} has {len(fields)} fields, and the first line names "
+                        f"{n_columns} columns: a text with {delimiter!r} in it needs quotes around "
+                        "it")
+    if delimiter == "\t" and has_whole_rows(fields):
+        raise UserError(f"the text in quotes that begins in line {number} has whole rows in it: "
+                        f"{ADVISE_UNQUOTED}, and if not, write the table as .jsonl")
 
 
 def has_whole_rows(fields: list[str]) -> bool:
@@ -221,16 +253,23 @@ def has_whole_rows(fields: list[str]) -> bool:
 
 
 def choose_delimiter(first: str, column: str, delimiters: str) -> str:
-    """Return the delimiter by which the first line of a CSV has data.column, or most columns."""
-    columns = {each: next(csv.reader([first], delimiter=each), []) for each in delimiters}
+    """Return the delimiter by which the first line of a CSV has data.column, or most columns.
+
+    Of delimiters that are equal in this, it is the first one.
+    """
+    names_by = {delimiter: next(csv.reader([first], delimiter=delimiter), [])
+                for delimiter in delimiters}
 
     def has_columns(delimiter: str) -> bool:
-        names = columns[delimiter]
-        # A whole line that another delimiter divides, such as "prompt,completion", is no name.
-        is_undivided = len(names) == 1 and any(each in column for each in delimiters)
-        return set(split_column(column, names)) <= set(names) and not is_undivided
+        names = names_by[delimiter]
+        # "prompt,completion" as the only name is the whole line, cut by the wrong delimiter.
+        is_whole_line = len(names) == 1 and any(other in column for other in delimiters)
+        return set(split_column(column, names)) <= set(names) and not is_whole_line
 
-    return max(delimiters, key=lambda each: (has_columns(each), len(columns[each])))
+    def preference(delimiter: str) -> tuple[bool, int]:
+        return has_columns(delimiter), len(names_by[delimiter])
+
+    return max(delimiters, key=preference)
 
 
 def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:
@@ -244,7 +283,10 @@ def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:
 
 @contextmanager
 def unlimited_fields() -> Iterator[None]:
-    """Let a field of a CSV be longer than the 131,072 characters that `csv` allows."""
+    """Let a field of a CSV be longer than the 131,072 characters that `csv` allows.
+
+    The limit is one for the whole process: while a table is read, all other readers have none.
+    """
     before = csv.field_size_limit(2**31 - 1)
     try:
         yield
@@ -264,9 +306,10 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:
         types = {field.name: str(field.type) for field in file.schema_arrow}
         columns = split_column(column, types)
-        for each in columns:
-            kind = types.get(each, "").removeprefix("dictionary<values=")
+        for name in columns:
+            # Categories have a type such as dictionary<values=string, indices=int32, ordered=0>.
+            kind = types.get(name, "").removeprefix("dictionary<values=")
             if not re.match(f"({TEXT_PATTERN}|{LIST_PATTERN}|{CHAT_PATTERN})(,|$)", kind):
-                raise no_text_error(each, column, types, is_parquet=True)
+                raise no_text_error(name, column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()
