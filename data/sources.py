@@ -98,21 +98,38 @@ class DataConfig:
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prepared", os.path.expanduser(self.prepared))  # it is frozen
+        self.expand_home()
+        self.name_source()
+        self.prefer_files()
+
+    def change(self, option: str, value: Any) -> None:
+        """Change an option of this configuration, which is frozen once it is made."""
+        object.__setattr__(self, option, value)
+
+    def expand_home(self) -> None:
+        """Replace a tilde at the start of a path by the home of the user."""
+        self.change("prepared", os.path.expanduser(self.prepared))
         if self.tokenizer is not None:
-            object.__setattr__(self, "tokenizer", os.path.expanduser(self.tokenizer))
+            self.change("tokenizer", os.path.expanduser(self.tokenizer))
+
+    def name_source(self) -> None:
+        """Let data.url or data.hub choose its source, if no other one is chosen."""
         named = [source for source in ("url", "hub") if getattr(self, source)]
         if self.source == DataConfig.source and len(named) == 1:
-            object.__setattr__(self, "source", named[0])
+            self.change("source", named[0])
+
+    def prefer_files(self) -> None:
+        """Let data.files replace a source that does not read them: a local copy stands in for a
+        download."""
         if self.files is None or self.source not in SOURCES:
             return
         options = SOURCES[self.source].options
-        if "files" not in options:
-            # A local copy stands in for a download. What only the other source reads goes back to
-            # its default, or check() would refuse it.
-            for option in {*options} - {*Files.options}:
-                object.__setattr__(self, option, getattr(DataConfig, option))
-            object.__setattr__(self, "source", "files")
+        if "files" in options:
+            return
+        # Or check() would refuse what only the other source reads.
+        for option in {*options} - {*Files.options}:
+            self.change(option, getattr(DataConfig, option))
+        self.change("source", "files")
 
     def check(self) -> None:
         """Raise UserError for settings that contradict."""

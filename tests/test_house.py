@@ -79,7 +79,8 @@ def imports_at_once() -> dict[str, set[str]]:
 
 
 # Where a configuration reads itself.
-CHECKS = {"__post_init__", "check", "make_config"}
+CHECKS = {"__post_init__", "expand_home", "name_source", "prefer_files", "check",
+          "make_config"}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
         "wandb"}
 
