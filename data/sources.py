@@ -352,28 +352,14 @@ class Url(Source):
 
     def documents(self) -> Iterator[Iterable[str]]:
         require_modules("datasets", "huggingface_hub", advice=LOCAL)
-        # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
-        from huggingface_hub.file_download import http_get
-
         url = str(self.config.url)
         refuse_local("data.url", url)
         if not re.match("https?://", url):
             raise UserError(f"data.url {url} must begin with http:// or https://")
         check_kind(re.split("[?#]", url)[0])
-        name = PurePosixPath(urlsplit(url).path)
-        suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
-        path = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH,
-                    hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
+        path = self.cached_path(url)
         if not path.exists() or self.describe_difference(path) is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            say(f"fetching {url}")
-            with reading(url, ELSEWHERE), atomic_path(path) as staging:
-                with staging.open("wb") as file:
-                    http_get(url, file)
-                difference = self.describe_difference(staging)
-                if difference is not None:
-                    raise UserError(f"{difference}: correct data.sha256, or find the file that has "
-                                    "it")
+            self.fetch(url, path)
         notes = make_notes(self.config)
         yield from read_file(TextFile(str(path), url), notes)
         for line in notes.lines():
@@ -391,6 +377,27 @@ class Url(Source):
 
 class Hub(Source):
     """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer. Or a
+    def cached_path(self, url: str) -> Path:
+        """Return where the file of an address is kept, with the suffixes that tell its kind."""
+        name = PurePosixPath(urlsplit(url).path)
+        suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
+        return Path(import_datasets().config.DOWNLOADED_DATASETS_PATH,
+                    hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
+
+    def fetch(self, url: str, path: Path) -> None:
+        """Fetch the file of an address. Raises UserError, also if it does not have data.sha256."""
+        # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
+        from huggingface_hub.file_download import http_get
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        say(f"fetching {url}")
+        with reading(url, ELSEWHERE), atomic_path(path) as staging:
+            with staging.open("wb") as file:
+                http_get(url, file)
+            difference = self.describe_difference(staging)
+            if difference is not None:
+                raise UserError(f"{difference}: correct data.sha256, or find the file that has it")
+
     folder on this machine that `datasets` reads as one."""
 
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
