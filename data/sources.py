@@ -154,7 +154,10 @@ class DataConfig:
 
 @dataclass
 class Source:
-    """A source of text. A subclass names the fields of DataConfig that it reads, its `options`."""
+    """A source of text, of which `parts` gives the documents.
+
+    A subclass defines `documents`, or `parts` if it has several or can leave some out.
+    """
 
     options = ()
     config: DataConfig
@@ -171,16 +174,15 @@ class Source:
         say(place_scripts(note))
 
     def documents(self) -> Iterator[Iterable[str]]:
-        """Yield the documents in a fixed order, each as pieces of bounded size.
-
-        Raises UserError if the source is missing, empty, not UTF-8, or does not answer.
-        """
+        """Yield the documents in a fixed order, each as pieces of bounded size. See `parts`."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
-        """Yield the documents in parts, which are read one after the other.
+        """Yield the documents in parts, in a fixed order, each document as pieces of bounded size.
 
-        A part that raises LeftOut is no part of the text: forget what it has given.
+        Read each part before asking for the next one, and all of them: notes and `left_out` come
+        after the last one. A part that raises LeftOut is no part of the text: forget what it has
+        given. Raises UserError if the source is missing, empty, not UTF-8, or does not answer.
         """
         yield self.documents()
 
@@ -258,7 +260,7 @@ class Files(Source):
     has_blank_lines = False
     """Whether a file of plain text among them has blank lines."""
 
-    def find(self) -> tuple[list["TextFile"], list["Search"]]:
+    def find(self) -> tuple[list[TextFile], list[Search]]:
         """Return the files, those of a glob or folder sorted, and what was found in each of these.
 
         A file is returned once, however many links lead to it. Raises UserError for a name that
@@ -291,23 +293,29 @@ class Files(Source):
             entries.append(entry)
         return entries
 
-    def documents(self) -> Iterator[Iterable[str]]:
-        yield from chain.from_iterable(self.parts())
-
     def parts(self) -> Iterator[Iterable[Iterable[str]]]:
         files, searches = self.find()
         self.part_names = [file.name for file in files]
         notes = make_notes(self.config)
         for file in files:
             yield read_file(file, notes)
-        unreadable = (search.not_utf8 + search.damaged for search in searches)
-        left_out = {*notes.skipped_tables}.union(*unreadable)
+        self.finish(files, searches, notes)
+
+    def finish(self, files: list[TextFile], searches: list[Search], notes: Notes) -> None:
+        """Keep and print what was noticed in the files, once all have been read.
+
+        If all were left out, raises the error of one.
+        """
+        left_out = {*notes.skipped_tables}
+        for search in searches:
+            left_out.update(search.not_utf8, search.damaged)
         self.left_out = [number for number, file in enumerate(files) if file.name in left_out]
         self.n_files = len(files) - len(self.left_out)
         self.has_blank_lines = notes.has_blank_lines
-        for error in (notes.no_text, *(search.damage for search in searches)):
-            if self.n_files == 0 and error is not None:
-                raise error
+        if self.n_files == 0:
+            for error in (notes.no_text, *(search.damage for search in searches)):
+                if error is not None:
+                    raise error
         for search in searches:  # made anew at every start: files may come that are not read
             for line in search.list_files(left_out):
                 say(place_scripts(line))

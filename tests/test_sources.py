@@ -13,6 +13,7 @@ import sysconfig
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 from pydoc_data import topics
 from unittest.mock import MagicMock, Mock
@@ -47,7 +48,8 @@ def source(files=None, **options):
 
 
 def texts(**options):
-    return ["".join(document) for document in source(**options).documents()]
+    documents = chain.from_iterable(source(**options).parts())
+    return ["".join(document) for document in documents]
 
 
 def write(path, content):
@@ -135,8 +137,8 @@ def test_a_module_that_is_a_link_to_nothing_stays_out(monkeypatch, tmp_path):
 
 def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
-    (document,) = source(write(tmp_path / "a.txt", ODD)).documents()
-    pieces = [*document]
+    parts = source(write(tmp_path / "a.txt", ODD)).parts()
+    (pieces,) = [[*document] for part in parts for document in part]
     assert "".join(pieces) == ODD and max(map(len, pieces)) == 3
 
 

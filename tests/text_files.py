@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import chdir, redirect_stdout
+from itertools import chain
 
 import pyarrow.parquet
 import pytest
@@ -27,7 +28,8 @@ def read(*paths, **options):
     """The documents of files and folders."""
     config = DataConfig(files=[str(path) for path in paths], **options)
     config.check()
-    return ["".join(document) for document in SOURCES["files"](config).documents()]
+    documents = chain.from_iterable(SOURCES["files"](config).parts())
+    return ["".join(document) for document in documents]
 
 
 def copied(*paths, **options):
