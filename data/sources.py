@@ -33,8 +33,8 @@ from files import atomic_path, sha256
 AUTO = "auto"
 Fitted = Annotated[int, AUTO]
 """A number of the configuration that may be `auto`: then it is chosen for the text."""
-# Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
-# prepared of them then is not taken for their rows.
+# Earlier versions read these as plain text. "rows" in their fingerprint makes what was prepared of
+# them then invalid.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
@@ -137,8 +137,8 @@ class DataConfig:
             raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
         if self.separator == "":
             raise UserError("data.separator '' is in every text: leave it out")
-        # A letter or a digit is part of words, and so is nn, which a shell makes of \n\n without
-        # quotes.
+        # A letter or a digit is part of words, and so is nn. That is what a shell makes of \n\n
+        # without quotes: the user means a line break.
         if self.separator is not None and re.fullmatch("[A-Za-z0-9]|[nrt]{2,4}", self.separator):
             raise UserError(f"data.separator {self.separator!r} would be cut out of the words that "
                             "have it: choose another (in bash, a line break is $'\\n')")
@@ -160,11 +160,13 @@ class Source:
     """
 
     options = ()
+    """The fields of DataConfig that a subclass reads. One with the name of the source, as in
+    SOURCES, has to be given: it names the text."""
     config: DataConfig
     notes: list[str] = field(default_factory=list)
     """What was printed about what is in the text."""
     left_out: list[int] = field(default_factory=list)
-    """Numbers of the files that `parts` has left out, in the order of all files."""
+    """The files that `parts` has left out, as indices into those that `Files.find` returns."""
     part_names: list[str] = field(default_factory=list)
     """What notes call each part, if there are several."""
 
@@ -201,14 +203,13 @@ class Source:
         """Raise UserError if a file was left out of a folder or glob when this text was prepared,
         and is now named itself: then its error counts.
 
-        `numbers` are those of the files that were left out, in the order of all files.
+        `numbers` are those in `left_out` at that time.
         """
 
     def list_files(self, left_out: Iterable[int]) -> list[str]:
         """Return notes on which files of folders and globs are read, by the names there now.
 
-        `left_out` are the numbers of files that were left out when they were read, as in
-        `check_left_out`.
+        `left_out` is the one of the time when they were read.
         """
         return []
 
@@ -240,10 +241,13 @@ class StandardLibrary(Source):
 
     def documents(self) -> Iterator[Iterable[str]]:
         for name, path in self.files():
-            # pydoc_data/topics.py has the topics as one escaped literal.
-            with suppress(UnicodeDecodeError):
-                if name != "pydoc_data/topics.py":
-                    yield [path.read_bytes().decode()]
+            if name == "pydoc_data/topics.py":  # it has the topics as one escaped literal
+                continue
+            try:
+                text = path.read_bytes().decode()
+            except UnicodeDecodeError:  # its first lines name another encoding
+                continue
+            yield [text]
         with suppress(ImportError):  # some distributions leave them out
             from pydoc_data.topics import topics
 
@@ -373,18 +377,6 @@ class Url(Source):
         for line in notes.lines():
             self.say(line)
 
-    def describe_difference(self, path: Path) -> str | None:
-        """Return how a file's hash differs from data.sha256; None if it does not, or if that is
-        unset."""
-        if self.config.sha256 is None:
-            return None
-        wanted = self.config.sha256.lower()
-        actual = sha256(path)
-        return None if actual == wanted else f"its SHA-256 is {actual}, and data.sha256 is {wanted}"
-
-
-class Hub(Source):
-    """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer. Or a
     def cached_path(self, url: str) -> Path:
         """Return where the file of an address is kept, with the suffixes that tell its kind."""
         name = PurePosixPath(urlsplit(url).path)
@@ -406,6 +398,18 @@ class Hub(Source):
             if difference is not None:
                 raise UserError(f"{difference}: correct data.sha256, or find the file that has it")
 
+    def describe_difference(self, path: Path) -> str | None:
+        """Return how a file's hash differs from data.sha256; None if it does not, or if that is
+        unset."""
+        if self.config.sha256 is None:
+            return None
+        wanted = self.config.sha256.lower()
+        actual = sha256(path)
+        return None if actual == wanted else f"its SHA-256 is {actual}, and data.sha256 is {wanted}"
+
+
+class Hub(Source):
+    """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer. Or a
     folder on this machine that `datasets` reads as one."""
 
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
@@ -481,7 +485,10 @@ def make_notes(config: DataConfig) -> Notes:
 
 
 def name_text(config: DataConfig) -> str:
-    """Return how the user has named the text: its files, its address or its data set."""
+    """Return how the user has named the text: its files, its address or its data set.
+
+    The text of a source that has no option of its own name is called as the source.
+    """
     if config.source == "files":
         return list_names(config.files or [])
     return str(getattr(config, config.source, config.source))
@@ -535,7 +542,9 @@ def check_column(config: DataConfig) -> None:
         paths = [file.path for file in files]
     elif config.source == "url":
         paths = [urlsplit(str(config.url)).path]
-    else:  # `DataConfig.check` refuses a column for a source that reads none
+    else:
+        # A data set of the Hub always has columns, and a source of a user's own may have them.
+        # `DataConfig.check` refuses a column for a source that reads none.
         return
     has_columns = any(file_kind(path) in TABLES for path in paths)
     if not has_columns and config.column != DataConfig.column:
