@@ -70,11 +70,16 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a\nb"\n\n2;"a" b', "row that begins in line 6 is no CSV"),
-    ("a.tsv", "id,text\n1,a\n", "no text in a column 'text', only 'id,text': "),
     ("a.csv", b"text\na\ncaf\xe9\n", "byte 0xe9 in line 3 .* cp1252, .*'caf\u00e9'")])
 def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
     with pytest.raises(UserError, match=f"{name} cannot be read: .*{words}"):
         read(write(tmp_path / name, content))
+
+
+def test_commas_do_not_divide_a_tsv(tmp_path):
+    path = write(tmp_path / "a.tsv", "id,text\n1,a\n")
+    with pytest.raises(UserError, match="no text in a column 'text', only 'id,text': "):
+        read(path)
 
 
 @pytest.mark.parametrize("n_before", [0, 5000])
@@ -130,7 +135,7 @@ def test_no_column_without_text_is_suggested(tmp_path):
         read(path)
 
 
-def test_a_first_line_with_a_text_is_none_of_names(tmp_path):
+def test_a_first_line_with_a_long_text_is_not_a_header(tmp_path):
     path = write(tmp_path / "a.csv", f"good,{'a long review ' * 5}\n")
     with pytest.raises(UserError, match="its first line has to name the columns: write such"):
         read(path)
@@ -142,7 +147,7 @@ def test_a_column_that_is_named_by_a_number_hides_no_other(tmp_path):
         read(path)
 
 
-def test_a_table_without_any_text_is_not_sent_to_its_columns(tmp_path):
+def test_without_a_column_of_text_none_is_advised(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": {"body": "b"}}\n')
     with pytest.raises(UserError, match="only 'text' .dict.: write its texts into a .jsonl file"):
         read(path)
@@ -239,7 +244,7 @@ def test_lists_of_lines_in_parquet_are_read(tmp_path):
     assert read(path, column="lines") == ["b\nc", "d"]
 
 
-def test_a_csv_whose_columns_are_no_names_is_told_of_them(tmp_path):
+def test_advice_for_a_csv_mentions_a_missing_header(tmp_path):
     path = write(tmp_path / "a.csv", "I love it,positive\nI hate it,negative\n")
     with pytest.raises(UserError, match="if its first line is a row already, write a line above"):
         read(path)
@@ -373,13 +378,13 @@ def test_a_csv_is_not_advised_to_be_read_without_quotes(tmp_path):
         read(write(tmp_path / "a.csv", 'id,text\n1,"a" b\n'))
 
 
-# A table without a column of text, of whose rows jq makes texts.
-AS_LINES = "first (python -c .*) makes FILE.jsonl, and then jq -c .* FILE.jsonl > NEW.jsonl"
+# The commands that make lines of a Parquet file, and then texts of the objects in them.
+LINES_COMMAND = "first (python -c .*) makes FILE.jsonl, and then jq -c .* FILE.jsonl > NEW.jsonl"
 
 
 def test_advice_for_a_parquet_file_says_how_jq_gets_its_rows(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", {"data": [{"body": "caf\u00e9"}]})
-    command = find_command(path, AS_LINES)
+    command = find_command(path, LINES_COMMAND)
     assert shlex.split(command) == ["python", "-c", columns.PARQUET_AS_LINES]
 
 
@@ -405,16 +410,17 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize("values, is_read", [
-    (["a"], True), (pyarrow.array(["a"]).dictionary_encode(), True),
-    (pyarrow.array(["a"], pyarrow.large_string()), True),
-    (pyarrow.array(["a"], pyarrow.string_view()), True),
-    ([{"body": "a"}], False), ([[5]], False), ([[{"id": "a"}]], False), ([b"a"], False)])
-def test_only_columns_of_text_are_read_of_parquet(tmp_path, values, is_read):
+@pytest.mark.parametrize("values", [
+    ["a"], pyarrow.array(["a"]).dictionary_encode(), pyarrow.array(["a"], pyarrow.large_string()),
+    pyarrow.array(["a"], pyarrow.string_view())])
+def test_every_type_of_text_is_read_of_parquet(tmp_path, values):
     path = write_parquet(tmp_path / "a.parquet", {"text": values})
-    if is_read:
-        assert list(tables.read_parquet(str(path), "text")) == [{"text": "a"}]
-        return
+    assert list(tables.read_parquet(str(path), "text")) == [{"text": "a"}]
+
+
+@pytest.mark.parametrize("values", [[{"body": "a"}], [[5]], [[{"id": "a"}]], [b"a"]])
+def test_columns_of_other_types_are_not_read_of_parquet(tmp_path, values):
+    path = write_parquet(tmp_path / "a.parquet", {"text": values})
     with pytest.raises(columns.NoText, match="no text in a column 'text', only"):
         next(tables.read_parquet(str(path), "text"))
 
