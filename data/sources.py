@@ -126,7 +126,7 @@ class DataConfig:
         options = SOURCES[self.source].options
         if "files" in options:
             return
-        # Or check() would refuse what only the other source reads.
+        # What only the other source reads goes back to its default, or check() would refuse it.
         for option in {*options} - {*Files.options}:
             self.change(option, getattr(DataConfig, option))
         self.change("source", "files")
@@ -308,7 +308,7 @@ class Files(Source):
     def finish(self, files: list[TextFile], searches: list[Search], notes: Notes) -> None:
         """Keep and print what was noticed in the files, once all have been read.
 
-        If all were left out, raises the error of one.
+        If all were left out, raises the error of the first one that has one.
         """
         left_out = {*notes.skipped_tables}
         for search in searches:
