@@ -25,6 +25,7 @@ GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README + GUIDE + CONTRIBUTING, flags=re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "" for line in text.splitlines()]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_RUN = {"--resume", "--init-from", "--branch-from"}  # options of train.py
 
 
@@ -95,8 +96,7 @@ def test_the_diffs_of_contributing_apply():
                 assert f"{line[1:]}\n" in source
 
 
-@pytest.mark.parametrize("file", [ROOT / "README.md", ROOT / "CONTRIBUTING.md",
-                                  *sorted((ROOT / "docs").glob("*.md"))], ids=lambda f: f.name)
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
 def test_links_lead_somewhere(file):
     text = file.read_text(encoding="utf-8")
     for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text):
@@ -143,6 +143,23 @@ def test_the_files_that_documents_name_exist():
     assert len(named) > 50
     for name in set(named) - {"runs/", "data/prepared/"}:
         assert any(path.endswith(f"/{name.rstrip('/')}") for path in paths), name
+
+
+# Names in documents that are not ours: of variables of the environment, and of torch.
+NAMES_ELSEWHERE = {
+    "GGML_NATIVE", "ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI", "activation_memory_budget",
+    "use_deterministic_algorithms"}
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
+def test_the_names_in_documents_exist(file):
+    known = set()
+    for path in [*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]:
+        known |= {path.stem, *re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    prose = re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+    quoted = " ".join(re.findall(r"`([^`\n]+)`", prose))
+    named = {name for name in re.findall(r"\w+", quoted) if "_" in name[1:]}
+    assert named - known - NAMES_ELSEWHERE == set()
 
 
 def test_ten_lines_make_an_encoding():
