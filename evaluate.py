@@ -306,7 +306,7 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
     UserError, before anything is measured, for runs that do not compare, or whose text is gone.
     """
     check_comparable(runs)
-    windows = measure.WINDOWS if options.lengths else None
+    max_spans = measure.MAX_SPANS if options.lengths else None
     for run in runs:
         config = read_config(run.path / "config.yaml")
         context = config.data.seq_len if options.context is None else options.context
@@ -317,7 +317,7 @@ def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list
                                  "the text held out for validation")
     results = []
     for run in show_progress(runs):
-        results.append(measure.measure(run, options.checkpoint, windows, options.device,
+        results.append(measure.measure(run, options.checkpoint, max_spans, options.device,
                                        context=options.context, stride=options.stride))
     return results
 
@@ -383,9 +383,9 @@ def measure_model(
         with tqdm(model.weights, f"loading {model.path.name}", unit="tensor", delay=2,
                   leave=False) as weights:
             trained = load(model.run, device=options.device, weights=weights)
-    windows = measure.WINDOWS if options.lengths else None
+    max_spans = measure.MAX_SPANS if options.lengths else None
     return measure.measure_text(trained, model.path, options.checkpoint, text, context,
-                                options.stride, windows)
+                                options.stride, max_spans)
 
 
 def choose_context(model: Model, config: Config) -> int:

@@ -18,10 +18,10 @@ def measure_attention(scorer: Scorer, spans: Tensor) -> dict[str, list[list[floa
     `previous` is the share of attention on the token before, and `by_distance` the share of the
     scores' variance that their distance explains.
     """
-    config = scorer.trained.config
+    config = scorer.model.config
     found = torch.zeros(2, config.n_layers, config.n_heads, dtype=torch.float64)
     for rows in scorer.rows(spans, scorer.seq_len):
-        scores = torch.stack(attention_scores(scorer.trained, rows[:, :-1])).cpu().double()
+        scores = torch.stack(attention_scores(scorer.model, rows[:, :-1])).cpu().double()
         previous = scores.softmax(-1).diagonal(-1, dim1=-2, dim2=-1)  # (L, B, H, T - 1)
         measured = torch.stack((previous.mean((1, -1)), explained_by_distance(scores)))
         found += len(rows) / len(spans) * measured

@@ -91,8 +91,8 @@ class RecordJob(Job, frozen=True, kw_only=True):
     """
 
     arm: str
-    windows: int
-    """The most windows on which a run is measured. Each has 8T tokens, where T is data.seq_len
+    max_spans: int
+    """The most spans on which a run is measured. Each has 8T tokens, where T is data.seq_len
     (gyre/measure.py)."""
     device: str
     """On which the runs are measured: train.device of the study."""
@@ -138,7 +138,7 @@ def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> 
             return None
     runs = [RunDir.open(training.folder) for training in job.trainings]
     if isinstance(job, RecordJob):
-        return measure_runs(job.arm, job.windows, job.device, *runs)
+        return measure_runs(job.arm, job.max_spans, job.device, *runs)
     (run,) = runs  # a tuning or calibration job trains one
     return last_validation(run)
 

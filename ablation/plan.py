@@ -74,8 +74,8 @@ class Tier:
     """Of the runs that choose the rate; at most those of the longest run."""
     tuning_seeds: tuple[int, ...] = (1000,)
     """Of the runs that choose the rate, none of which is reported."""
-    windows: int = sys.maxsize
-    """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
+    max_spans: int = sys.maxsize
+    """Most spans of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4
     """Checkpoints that are kept for each doubling of the steps."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ COMPILED = {"train": {"compile": True}}
 TIERS = {
     "quick": Tier(
         arms=("rope", "sin", "nope"), horizons=(MILLION // 2, MILLION), seeds=6,
-        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, windows=8, followed=2,
+        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, max_spans=8, followed=2,
         defaults=COMPILED,
     ),
     "full": Tier(
@@ -100,7 +100,7 @@ TIERS = {
         defaults=COMPILED,
     ),
     "smoke": Tier(
-        arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, windows=4,
+        arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, max_spans=4,
         overrides={
             "model": {"dim": 48, "n_layers": 2, "n_heads": 2, "hidden_dim": 96},
             "data": {"seq_len": 32}, "optim": {"warmup_steps": 5},

@@ -94,19 +94,19 @@ class Record(msgspec.Struct):
 
 
 def measure_runs(
-    arm: str, windows: int, device: str, trunk: RunDir, *branches: RunDir
+    arm: str, max_spans: int, device: str, trunk: RunDir, *branches: RunDir
 ) -> dict[str, Any]:
     """Return the record of an arm and seed, as JSON: of its longest run, and of the ends of others.
 
-    Contexts are measured in at most so many `windows` of 8T tokens.
+    Contexts are measured in at most `max_spans` spans of 8T tokens.
     """
     if not trunk.checkpoints.kept_steps():
         paths = ", ".join(str(run.path) for run in (trunk, *branches))
         raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove {paths} to "
                         "train them again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
-    measured = measure.measure(trunk, "last", windows, device, all_blocks=True)
-    few = min(windows, measure.WINDOWS)
+    measured = measure.measure(trunk, "last", max_spans, device, every_target=True)
+    few = min(max_spans, measure.MAX_SPANS)
     ends = [measure_end(run, few, device) for run in reversed(branches)]
     ends.append(msgspec.convert(measured, End))
     return msgspec.to_builtins({
@@ -117,27 +117,27 @@ def measure_runs(
     })
 
 
-def measure_end(run: RunDir, windows: int, device: str) -> End:
-    """Return what is measured of the last checkpoint, the shift in at most so many windows."""
+def measure_end(run: RunDir, max_spans: int, device: str) -> End:
+    """Return what is measured of the last checkpoint, the shift in at most so many spans."""
     config, _, scorer = measure.open_scorer(run, "last", device)
     with scorer.compute.active():
         return End(
             tokens=measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
-            shift=measure.shift(scorer, scorer.spans(windows)),
+            shift=measure.shift(scorer, scorer.spans(max_spans)),
         )
 
 
-def follow(run: RunDir, windows: int, device: str) -> list[Point]:
+def follow(run: RunDir, max_spans: int, device: str) -> list[Point]:
     """Return what every kept checkpoint has.
 
-    The losses are over the whole split, and all else is measured in at most so many windows.
+    The losses are over the whole split, and all else is measured in at most so many spans.
     """
     config, _, scorer = measure.open_scorer(run, "last", device)
-    spans = scorer.spans(windows)
-    shapes = weight_shapes(scorer.trained)
+    spans = scorer.spans(max_spans)
+    shapes = weight_shapes(scorer.model)
     points = []
     for step in run.checkpoints.kept_steps():
-        scorer.trained.load_state_dict(run.checkpoints.load_weights(step, shapes=shapes))
+        scorer.model.load_state_dict(run.checkpoints.load_weights(step, shapes=shapes))
         with scorer.compute.active():
             points.append(Point(
                 tokens=measure.trained_tokens(run, step, config),

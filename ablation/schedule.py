@@ -73,7 +73,8 @@ def record_jobs(command: Command, plan: Plan) -> list[RecordJob]:
         if lacks_record(command, plan, name):
             trainings = plan_lengths(command, plan, arm, seed)
             jobs.append(RecordJob(name=name, trainings=trainings, arm=arm,
-                                  windows=command.tier.windows, device=command.config.train.device))
+                                  max_spans=command.tier.max_spans,
+                                  device=command.config.train.device))
     return jobs
 
 

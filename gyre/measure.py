@@ -1,8 +1,12 @@
 """What is measured of a trained run: loss by length of the context, shift invariance, and more.
 
-T is the length of the rows that a run was trained on (data.seq_len), and V the vocabulary. All
-losses are mean nats per token, in float64 sums of float32 losses. They are None where they have no
-meaning: for a learned position past the end of its table. Nothing here draws a random number.
+T is the length of the rows that a run was trained on (data.seq_len). All losses are mean nats per
+token, in float64 sums of float32 losses. They are None where they have no meaning: for a learned
+position past the end of its table. The only random numbers are those of `permute`, which draws them
+from a fixed seed.
+
+A span is a part of a stream with 8T targets, a block is an eighth of a span, and a window is what a
+model reads at once.
 
 A loss is over all tokens of a stream but the first, EOS between documents included, because that is
 what a model is trained on. Bits per byte (`bpb`) are the nats of the text alone, in bits, over the
@@ -37,24 +41,26 @@ from model.transformer import Transformer
 
 Checkpoint = Literal["best", "last"]
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
-SPAN = 8  # length of the windows that contexts are cut from, in units of T
-WINDOWS = 32  # spans that are measured at most, if nothing else is asked for
-# Losses by context are measured in every second span only, because they take long: a target has ten
-# of them, two for each context, and their forward passes read 41.5 tokens for each target.
-THIN = 2
+BLOCKS_PER_SPAN = 8  # so a span is as long as the longest context
+MAX_SPANS = 32  # that are measured, if nothing else is asked for
+# Losses by context are measured in every second span only, unless `every_target` is asked for. They
+# take long: a target has ten of them, two for each context, and their forward passes read 41.5
+# tokens for each target.
+EVERY_NTH_SPAN = 2
 STRETCHES = 20  # parts of a text over which a standard error is taken
-LARGEST_LOSS = 700  # whose perplexity a float holds
-# Tokens in a forward pass: what it computes stays in a processor's cache. A card needs many.
-FORWARD = 2048
-CUDA_FORWARD = 65_536
-# Logits that are computed at a time: 64 MB, and 1 GB on a card.
-LOGITS = 1 << 24
-CUDA_LOGITS = 1 << 28
+LARGEST_LOSS = 700  # the exponential of a larger one overflows a float
+# What a forward pass of so many tokens computes stays in a processor's cache. A card needs many.
+TOKENS_PER_PASS = 2048
+CUDA_TOKENS_PER_PASS = 65_536
+# 64 MB of logits, and 1 GB on a card.
+LOGITS_AT_ONCE = 1 << 24
+CUDA_LOGITS_AT_ONCE = 1 << 28
 Blocks = list[tuple[int, Tensor]]
-"""Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
+"""Pairs (offset, starts): of each span that begins at s, one of the `starts`, the block with the
+targets s + offset + 1 .. s + offset + T."""
 
 
-class Windows(NamedTuple):
+class ScoredWindows(NamedTuple):
     """Windows of one length, and which of their targets are scored."""
 
     starts: Tensor
@@ -70,14 +76,14 @@ class Windows(NamedTuple):
 def check_length(tokens: int, seq_len: int, text: str = "the text") -> None:
     """Raise UserError if `text`, of so many tokens, has no room for contexts of 8T, or if T cannot
     be halved."""
-    needed = 2 * SPAN * seq_len + 1
+    needed = 2 * BLOCKS_PER_SPAN * seq_len + 1
     length = f"T = {seq_len} (data.seq_len, or --context)"
     if seq_len % 2:
         raise UserError(f"{length} is odd: contexts of half of it would be no whole tokens")
     if tokens < needed:
-        raise UserError(f"{text} has {tokens} tokens, and contexts of {SPAN}T with {length} need "
-                        f"{needed}: give a longer text with --data.files, or train with a larger "
-                        "data.val_fraction")
+        raise UserError(f"{text} has {tokens} tokens, and contexts of {BLOCKS_PER_SPAN}T with "
+                        f"{length} need {needed}: give a longer text with --data.files, or train "
+                        "with a larger data.val_fraction")
 
 
 def in_lengths(multiple: float) -> str:
@@ -89,7 +95,8 @@ def in_lengths(multiple: float) -> str:
 class Scorer:
     """A model that can be rebuilt for any length, and the text that it is measured on."""
 
-    trained: Transformer
+    model: Transformer
+    """As it was trained."""
     text: Encoded
     seq_len: int
     """T."""
@@ -102,62 +109,62 @@ class Scorer:
         return self.text.ids
 
     @property
-    def forward_tokens(self) -> int:
+    def tokens_per_pass(self) -> int:
         """The number of tokens in a forward pass."""
-        return CUDA_FORWARD if self.compute.device.type == "cuda" else FORWARD
+        return CUDA_TOKENS_PER_PASS if self.compute.device.type == "cuda" else TOKENS_PER_PASS
 
     @property
     def logits_at_once(self) -> int:
         """The number of logits that are computed at a time."""
-        return CUDA_LOGITS if self.compute.device.type == "cuda" else LOGITS
+        return CUDA_LOGITS_AT_ONCE if self.compute.device.type == "cuda" else LOGITS_AT_ONCE
 
-    def model(self, positions: int) -> Transformer | None:
+    def model_for(self, positions: int) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
-        config = self.trained.config
+        config = self.model.config
         if positions > config.max_positions and not POSITIONS[config.position].extrapolates:
             return None
         if positions <= config.max_positions:
-            return self.trained
+            return self.model
         with torch.device("meta"):
             model = Transformer(dataclasses.replace(config, max_positions=positions))
-        model.load_state_dict(self.trained.state_dict(), assign=True)  # without a copy
-        return model.to(self.trained.tok_embeddings.weight.device).eval()
+        model.load_state_dict(self.model.state_dict(), assign=True)  # without a copy
+        return model.to(self.model.tok_embeddings.weight.device).eval()
 
-    def spans(self, windows: int) -> Tensor:
-        """Return starts of at most `windows` disjoint spans of 8T targets, spread over the stream.
+    def spans(self, max_spans: int) -> Tensor:
+        """Return starts of at most `max_spans` disjoint spans, spread over the stream.
 
         A span that starts at s has the targets s+1 .. s+8T, each with 8T predecessors or more. The
         stream has to be as long as `check_length` asks for.
         """
-        span = SPAN * self.seq_len
-        first = span
-        last = len(self.stream) - 1 - span
-        count = min(windows, (last - first) // span + 1)
+        length = BLOCKS_PER_SPAN * self.seq_len
+        first = length
+        last = len(self.stream) - 1 - length
+        count = min(max_spans, (last - first) // length + 1)
         return first + torch.arange(count) * (last - first) // max(1, count - 1)
 
     def rows(self, starts: Tensor, context: int) -> Iterator[Tensor]:
         """Yield the windows of `context` tokens at `starts` and the target after each: ids
         (B, context + 1), as many at a time as a forward pass takes."""
-        for batch in starts.split(max(1, self.forward_tokens // context)):
+        for batch in starts.split(max(1, self.tokens_per_pass // context)):
             ids = self.stream[batch[:, None] + torch.arange(context + 1)]
-            yield ids.to(self.trained.tok_embeddings.weight.device)
+            yield ids.to(self.model.tok_embeddings.weight.device)
 
     @torch.inference_mode()
     def nats(
         self, model: Transformer, starts: Tensor, context: int, scored: int, behind: int = 0,
-        start: int = 0,
+        *, first_position: int = 0,
     ) -> Tensor:
         """Return losses of targets in windows, (windows, scored), in float64 on the CPU.
 
-        The windows have `context` tokens each and begin at `starts`. Of the targets of a window,
-        the last `behind` are left out, and the `scored` ones before them are scored. The first
-        token of a window stands at position `start`.
+        The arguments are those of ScoredWindows. The first token of a window has the position
+        `first_position`.
         """
         losses = []
         at_once = max(1, self.logits_at_once // model.config.vocab_size)
         end = context - behind
         for rows in self.rows(starts, context):
-            hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, end - scored : end]
+            hidden_states = model.hidden_states(rows[:, :-1], start=first_position)
+            hidden_states = hidden_states[:, end - scored : end]
             targets = rows[:, end - scored + 1 : end + 1].flatten()
             states_at_once = hidden_states.flatten(0, 1).split(at_once)
             for states, ids in zip(states_at_once, targets.split(at_once), strict=True):
@@ -166,7 +173,7 @@ class Scorer:
         return torch.cat(losses).view(-1, scored)
 
     def loss(
-        self, model: Transformer | None, windows: Iterable[Windows]
+        self, model: Transformer | None, windows: Iterable[ScoredWindows]
     ) -> dict[str, float | None]:
         """Return `loss`, the mean over the targets of all windows, and `se`, its standard error.
 
@@ -174,10 +181,10 @@ class Scorer:
         """
         if model is None:
             return {"loss": None, "se": None}
-        batches = [batch for batch in windows if len(batch.starts)]
-        means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
+        groups = [group for group in windows if len(group.starts)]
+        means = torch.cat([self.nats(model, *group).mean(1) for group in groups])
         # In the order of the text, as `standard_error` takes them.
-        ends = torch.cat([batch.starts + batch.context - batch.behind for batch in batches])
+        ends = torch.cat([group.starts + group.context - group.behind for group in groups])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
 
 
@@ -194,7 +201,11 @@ def standard_error(values: Tensor) -> float | None:
     It tells how much another text of this kind would change the mean. Neighbours are not
     independent, but long stretches nearly are. None for one value.
     """
-    means = stretches(values)
+    return standard_error_of_means(stretches(values))
+
+
+def standard_error_of_means(means: Tensor) -> float | None:
+    """Do what `standard_error` does, given the means over the stretches."""
     if len(means) < 2:
         return None
     return (means.std() / math.sqrt(len(means))).item()
@@ -203,42 +214,46 @@ def standard_error(values: Tensor) -> float | None:
 # --- which tokens are scored ----------------------------------------------------------------------
 
 
-def choose_blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Blocks:
-    """Return the targets that all contexts share: of each span one of its eight blocks of T
-    targets, or all of them.
+def choose_blocks(spans: Tensor, seq_len: int, every_target: bool = False) -> Blocks:
+    """Return the targets that all contexts share: a block of each span, or all of its blocks if
+    `every_target` is true.
 
-    The one is block i mod 8 of span i. This samples every part of the stream and every position in
+    Span number n gives block n mod 8. This samples every part of the stream and every position in
     windows of 8T equally often.
     """
-    return [(i * seq_len, spans if all_blocks else spans[i::SPAN]) for i in range(SPAN)]
+    blocks = []
+    for block in range(BLOCKS_PER_SPAN):
+        starts = spans if every_target else spans[block::BLOCKS_PER_SPAN]
+        blocks.append((block * seq_len, starts))
+    return blocks
 
 
-def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iterator[Windows]:
+def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iterator[ScoredWindows]:
     """Cut spans into windows of `context` tokens end to end, and yield those that hold a block.
 
     A target sees from 1 to `context` tokens, depending on its position in the window. A window ends
-    with its block, unless windows have to be `whole`: later tokens change losses of the block only
-    if the length of a text changes its rotations.
+    with its block, because later tokens change none of its losses. Dynamic scaling of RoPE is the
+    exception: the length of the text changes the rotations, so windows have to be `whole`.
     """
     scored = min(context, seq_len)
-    for distance, starts in blocks:
-        for first in range(distance, distance + seq_len, scored):
+    for offset, starts in blocks:
+        for first in range(offset, offset + seq_len, scored):
             before = first % context  # tokens of the window before the scored part
             behind = context - before - scored if whole else 0
-            yield Windows(starts + first - before, before + scored + behind, scored, behind)
+            yield ScoredWindows(starts + first - before, before + scored + behind, scored, behind)
 
 
-def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Iterator[Windows]:
+def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Iterator[ScoredWindows]:
     """Move windows of `context` tokens on by `stride`, and score the last `stride` targets of each.
 
     A target sees more than `context` - `stride` tokens.
     """
-    for distance, starts in blocks:
-        ends = distance + torch.arange(stride, seq_len + 1, stride)
-        yield Windows((starts[:, None] + ends - context).flatten(), context, stride, behind=0)
+    for offset, starts in blocks:
+        ends = offset + torch.arange(stride, seq_len + 1, stride)
+        yield ScoredWindows((starts[:, None] + ends - context).flatten(), context, stride, behind=0)
 
 
-def roll(tokens: int, context: int, stride: int) -> Iterator[Windows]:
+def roll(tokens: int, context: int, stride: int) -> Iterator[ScoredWindows]:
     """Move windows of `context` tokens on by `stride`, over a whole stream of so many tokens.
 
     Every token but the first is a target once: all targets of the first window are scored, and the
@@ -247,14 +262,14 @@ def roll(tokens: int, context: int, stride: int) -> Iterator[Windows]:
     """
     targets = tokens - 1
     first = min(context, targets)
-    yield Windows(torch.zeros(1, dtype=torch.int64), first, first, behind=0)
+    yield ScoredWindows(torch.zeros(1, dtype=torch.int64), first, first, behind=0)
     whole = (targets - first) // stride
     if whole:
-        yield Windows(stride * torch.arange(1, whole + 1), context, stride, behind=0)
+        yield ScoredWindows(stride * torch.arange(1, whole + 1), context, stride, behind=0)
     rest = targets - first - whole * stride
     if rest:
         start = stride * (whole + 1)
-        yield Windows(torch.tensor([start]), targets - start, rest, behind=0)
+        yield ScoredWindows(torch.tensor([start]), targets - start, rest, behind=0)
 
 
 def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
@@ -282,9 +297,10 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     rows = []
     for multiple in CONTEXTS:
         context = int(multiple * seq_len)
-        model = scorer.model(context)
+        model = scorer.model_for(context)
         # Dynamic scaling of RoPE rotates a text past this limit by its length.
         whole = model is not None and context > model.position.cache_limit
+        # Records of older versions have these names.
         modes = {"nonoverlapping": cut(blocks, seq_len, context, whole),
                  "sliding": slide(blocks, seq_len, context, stride=seq_len // 2)}
         for mode, windows in modes.items():
@@ -297,17 +313,17 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
 
     They are those of `roll`. Raises UserError for windows that are too long for the encoding.
     """
-    model = scorer.model(context)
+    model = scorer.model_for(context)
     if model is None:
         raise UserError(f"windows of {context} tokens are longer than the table of positions, "
-                        f"{scorer.trained.config.max_positions}: give a shorter --context")
+                        f"{scorer.model.config.max_positions}: give a shorter --context")
     losses = []
     tokens = len(scorer.stream)
     with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
               leave=False) as bar:
         for windows in roll(tokens, context, stride):
             # A forward pass at a time, for the bar.
-            for starts in windows.starts.split(max(1, scorer.forward_tokens // windows.context)):
+            for starts in windows.starts.split(max(1, scorer.tokens_per_pass // windows.context)):
                 nats = scorer.nats(model, starts, windows.context, windows.scored).flatten()
                 losses.append(nats)
                 bar.update(len(nats))
@@ -317,8 +333,9 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
 def mean_loss(nats: Tensor) -> dict[str, Any]:
     """Return the `loss` of a stream, `se`, its standard error, and the losses of its `stretches`.
     """
-    return {"loss": nats.mean().item(), "se": standard_error(nats),
-            "stretches": stretches(nats).tolist()}
+    means = stretches(nats)
+    return {"loss": nats.mean().item(), "se": standard_error_of_means(means),
+            "stretches": means.tolist()}
 
 
 def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -343,7 +360,7 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     parts = (middles * n_parts / max(1, int(sizes.sum()))).long().clamp(max=n_parts - 1)
     by_part = bits.new_zeros(n_parts).index_add_(0, parts, bits) * n_parts / text.n_bytes
     return {"bpb": (total - left_out) / math.log(2) / text.n_bytes,
-            "bpb_se": standard_error(by_part), "bpb_stretches": by_part.tolist(),
+            "bpb_se": standard_error_of_means(by_part), "bpb_stretches": by_part.tolist(),
             "eos_share": left_out / total if total != 0 else 0.0}
 
 
@@ -356,11 +373,11 @@ def shift(scorer: Scorer, spans: Tensor) -> float | None:
     """Return by how much the loss of windows of T tokens rises when they stand T positions further
     on: not at all, up to rounding, if the encoding is relative."""
     seq_len = scorer.seq_len
-    further = scorer.model(2 * seq_len)
-    if further is None:
+    longer = scorer.model_for(2 * seq_len)
+    if longer is None:
         return None
-    still = scorer.nats(scorer.trained, spans, seq_len, seq_len)
-    moved = scorer.nats(further, spans, seq_len, seq_len, start=seq_len)
+    still = scorer.nats(scorer.model, spans, seq_len, seq_len)
+    moved = scorer.nats(longer, spans, seq_len, seq_len, first_position=seq_len)
     return (moved - still).mean().item()
 
 
@@ -372,8 +389,8 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
     model without a sense of order.
     """
     seq_len = scorer.seq_len
-    model = scorer.trained
-    starts = (spans[:, None] + torch.arange(SPAN) * seq_len).flatten()
+    model = scorer.model
+    starts = (spans[:, None] + torch.arange(BLOCKS_PER_SPAN) * seq_len).flatten()
     generator = torch.Generator().manual_seed(0)
     permuted = torch.arange(seq_len)
     permuted[:-1] = torch.randperm(seq_len - 1, generator=generator)
@@ -398,7 +415,7 @@ def loss_of_32(scorer: Scorer) -> float:
     """
     context = min(32, scorer.seq_len)
     starts = torch.arange(0, len(scorer.stream) - context, 4 * context)
-    return scorer.nats(scorer.trained, starts, context, context // 2).mean().item()
+    return scorer.nats(scorer.model, starts, context, context // 2).mean().item()
 
 
 # --- what a run is --------------------------------------------------------------------------------
@@ -467,17 +484,18 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) ->
 
 
 def measure(
-    run: RunDir, checkpoint: Checkpoint = "best", windows: int | None = None, device: str = "auto",
-    all_blocks: bool = False, context: int | None = None, stride: int | None = None,
+    run: RunDir, checkpoint: Checkpoint = "best", max_spans: int | None = None,
+    device: str = "auto", every_target: bool = False, context: int | None = None,
+    stride: int | None = None,
 ) -> dict[str, Any]:
     """Return what a run is, and its losses, ready for JSON.
 
     `loss` and `bpb`, bits per byte, are over the whole validation split, in windows of `context`
     tokens (unset: T) that move on by `stride` (unset: `context`).
 
-    With `windows`, losses by context and the cost of a shift by T are measured too, in at most so
-    many windows of 8T tokens. Losses by context are those of an eighth of the targets in every
-    second window, or with `all_blocks` of all targets in all windows.
+    With `max_spans`, losses by context and the cost of a shift by T are measured too, in at most so
+    many spans. Losses by context are those of one block of every second span, or with
+    `every_target` those of all blocks of all spans.
     """
     config, data, scorer = open_scorer(run, checkpoint, device)
     with scorer.compute.active():
@@ -486,13 +504,13 @@ def measure(
             **describe_model(run, scorer), "data_sha256": data.manifest["text"]["sha256"],
             **measure_losses(scorer, data.tokenizer, f"{checkpoint} weights of {run.path}",
                              context, stride),
-            **measure_lengths(scorer, windows, all_blocks),
+            **measure_lengths(scorer, max_spans, every_target),
         }
 
 
 def measure_text(
     trained: Trained, name: Path, checkpoint: Checkpoint, text: Text, context: int,
-    stride: int | None = None, windows: int | None = None,
+    stride: int | None = None, max_spans: int | None = None,
 ) -> dict[str, Any]:
     """Return what `measure` returns, of a model on any text.
 
@@ -510,7 +528,7 @@ def measure_text(
             "run": str(name), "config": {"model": dataclasses.asdict(config.model)}, **training,
             **describe_model(run, scorer), "data_sha256": text.counts["sha256"],
             **measure_losses(scorer, trained.tokenizer, f"weights of {name}", context, stride),
-            **measure_lengths(scorer, windows),
+            **measure_lengths(scorer, max_spans),
         }
 
 
@@ -526,7 +544,7 @@ def describe_model(run: RunDir, scorer: Scorer) -> dict[str, Any]:
     hashes = run.record["sha256"]
     tokenizer = "tokenizer.json" if "tokenizer.json" in hashes else "tokenizer.model"
     return {"seq_len": scorer.seq_len,
-            "parameters": sum(p.numel() for p in scorer.trained.parameters()),
+            "parameters": sum(p.numel() for p in scorer.model.parameters()),
             "tokenizer_sha256": hashes[tokenizer],
             "ids_sha256": hashlib.sha256(scorer.stream.numpy().data).hexdigest(),
             "text_bytes": scorer.text.n_bytes, "text_tokens": len(scorer.stream)}
@@ -557,15 +575,16 @@ def measure_losses(
 
 
 def measure_lengths(
-    scorer: Scorer, windows: int | None, all_blocks: bool = False
+    scorer: Scorer, max_spans: int | None, every_target: bool = False
 ) -> dict[str, Any]:
-    """Return the losses by context and the cost of a shift, see `measure`; nothing for None."""
-    if windows is None:
+    """Return the losses by context and the cost of a shift, see `measure`; {} without `max_spans`.
+    """
+    if max_spans is None:
         return {}
     check_length(len(scorer.stream), scorer.seq_len)
-    spans = scorer.spans(windows)
-    chosen = spans if all_blocks else spans[::THIN]
-    shared = choose_blocks(chosen, scorer.seq_len, all_blocks)
+    spans = scorer.spans(max_spans)
+    chosen = spans if every_target else spans[::EVERY_NTH_SPAN]
+    shared = choose_blocks(chosen, scorer.seq_len, every_target)
     return {
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
@@ -597,4 +616,4 @@ def add_difference(record: dict[str, Any], first: dict[str, Any], key: str, pref
     record[f"{prefix}difference_se"] = None
     if len(means) == len(first_means):
         changes = np.subtract(means, first_means)
-        record[f"{prefix}difference_se"] = standard_error(torch.from_numpy(changes))
+        record[f"{prefix}difference_se"] = standard_error_of_means(torch.from_numpy(changes))

@@ -36,15 +36,15 @@ def test_tokens_of_a_window_are_those_of_the_text_in_random_order():
 
 
 class Scorer(SimpleNamespace):
-    """Predicts what `model` does, which gets a window and returns the next tokens, -1 for none."""
+    """Its model predicts what `predict` returns for a window: the next tokens, -1 for none."""
 
     stream = STREAM
     compute = SimpleNamespace(device="cpu", active=nullcontext)
 
-    def trained(self, windows):
+    def model(self, windows):
         logits = torch.zeros(*windows.shape, VOCABULARY)
         for row, window in enumerate(windows.tolist()):
-            for place, token in enumerate(self.model(window)):
+            for place, token in enumerate(self.predict(window)):
                 if token >= 0:
                     logits[row, place, token] = 100.0
         return logits
@@ -55,9 +55,9 @@ def probed(monkeypatch):
     """What the probe says of a model with T = 16, by n."""
     monkeypatch.setattr(copy_probe, "N_WINDOWS", 8)
 
-    def call(model):
+    def call(predict):
         config = SimpleNamespace(data=SimpleNamespace(seq_len=16))
-        scorer = Scorer(model=model)
+        scorer = Scorer(predict=predict)
         monkeypatch.setattr(copy_probe.measure, "open_scorer", lambda *_: (config, None, scorer))
         return probe(None)
 
@@ -92,12 +92,12 @@ def test_a_model_that_never_copies_gains_nothing(probed):
 def test_a_model_that_knows_the_first_tokens_only_gains_less_than_nothing(probed):
     """Of 16 tokens, 8 to 11 are the first n = 4, and 12 to 15 their copy. The probe does not count
     the first token of either."""
-    def model(window):
+    def predict(window):
         predicted = [-1] * 16
         predicted[8:11] = window[9:12]
         return predicted
 
-    losses = probed(model)["4"]
+    losses = probed(predict)["4"]
     assert losses["first"] == pytest.approx(0, abs=1e-6)
     assert losses["second"] == pytest.approx(math.log(VOCABULARY), rel=1e-5)
 

@@ -651,7 +651,7 @@ def test_a_device_that_is_not_there_is_refused(runs, capsys, monkeypatch):
 
 def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    monkeypatch.setattr(measure, "SPAN", 99)
+    monkeypatch.setattr(measure, "BLOCKS_PER_SPAN", 99)
     monkeypatch.setattr(measure, "measure", None)
     error = error_lines(capsys, evaluate.main, "rope", "--lengths")[-1]
     assert "with a larger data.val_fraction" in error
@@ -660,7 +660,7 @@ def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatc
 def test_a_text_too_short_for_lengths_is_refused_first(runs, tmp_path, capsys, monkeypatch):
     """Of two models, the second reads rows of 40 tokens, for which the text is too short."""
     (tmp_path / "a.txt").write_text("abc " * 30, encoding="utf-8")
-    monkeypatch.setattr(measure, "SPAN", 2)
+    monkeypatch.setattr(measure, "BLOCKS_PER_SPAN", 2)
     monkeypatch.setattr(measure, "measure_text", None)
     error = error_lines(capsys, evaluate.main, runs / "rope", runs / "learned", "--lengths",
                         f"--data.files={tmp_path / 'a.txt'}")[-1]

@@ -175,7 +175,7 @@ def tiny_training(workdir: Path, name: str, **options: object) -> Training:
 @pytest.mark.slow
 def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
     training = tiny_training(workdir, "lost", **{"optim.lr": 1e30})
-    job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
+    job = RecordJob(name="lost-s0", trainings=[training], arm="lost", max_spans=4, device="cpu")
     assert do_job(train.run_training, str(tmp_path), job, StopSignal()) is None
     assert has_diverged(Path(training.folder))
 

@@ -137,19 +137,19 @@ def test_a_pass_has_2048_tokens_on_a_cpu_and_65536_on_cuda(device, windows):
 
 @pytest.mark.parametrize("device, sizes", [("cpu", [3, 3, 2]), ("cuda", [5, 3])])
 def test_logits_are_computed_for_as_many_tokens_as_fit(device, sizes, monkeypatch):
-    monkeypatch.setattr(measure, "LOGITS", 3 * V)
-    monkeypatch.setattr(measure, "CUDA_LOGITS", 5 * V)
+    monkeypatch.setattr(measure, "LOGITS_AT_ONCE", 3 * V)
+    monkeypatch.setattr(measure, "CUDA_LOGITS_AT_ONCE", 5 * V)
     s = scorer()
     s.compute = Compute(torch.device(device), torch.float32)
     seen = []
-    logits = s.trained.logits
+    logits = s.model.logits
 
     def watched(states):
         seen.append(len(states))
         return logits(states)
 
-    monkeypatch.setattr(s.trained, "logits", watched)
-    s.nats(s.trained, torch.tensor([0]), context=T, scored=T)
+    monkeypatch.setattr(s.model, "logits", watched)
+    s.nats(s.model, torch.tensor([0]), context=T, scored=T)
     assert seen == sizes
 
 
@@ -157,8 +157,8 @@ def test_losses_do_not_depend_on_the_size_of_a_pass(monkeypatch):
     s = scorer()
     expected = measure.stream_losses(s, T, T // 2)
     s.compute = Compute(torch.device("cuda"), torch.float32)
-    monkeypatch.setattr(measure, "CUDA_FORWARD", 3 * T)
-    monkeypatch.setattr(measure, "CUDA_LOGITS", 5 * V)
+    monkeypatch.setattr(measure, "CUDA_TOKENS_PER_PASS", 3 * T)
+    monkeypatch.setattr(measure, "CUDA_LOGITS_AT_ONCE", 5 * V)
     losses = measure.stream_losses(s, T, T // 2)
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)
 
@@ -177,7 +177,7 @@ def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
 @pytest.mark.slow
 def test_losses_by_context_are_those_of_explicit_loops():
     s = scorer()
-    model = s.model(8 * T)
+    model = s.model_for(8 * T)
     spans = s.spans(2)
     for row in measure.loss_by_context(s, choose_blocks(spans, T)):
         c, losses = row["context"], []
@@ -201,7 +201,7 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
     @torch.no_grad()
     def predict(first: int, context: int) -> torch.Tensor:
         """Log-probabilities of what follows each token of this window, which many targets share."""
-        logits = s.model(8 * T)(s.stream[None, first : first + context])
+        logits = s.model_for(8 * T)(s.stream[None, first : first + context])
         return logits[0].double().log_softmax(-1)
 
     for row in measure.loss_by_context(s, choose_blocks(spans, T)):
@@ -237,7 +237,7 @@ SHIFTED = [x for x in ABSOLUTE if POSITIONS[x].extrapolates]
 def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
     s = scorer(position)
     spans = s.spans(4)
-    model = s.model(2 * T)
+    model = s.model_for(2 * T)
     changes = []
     for start in spans.tolist():
         for target in range(start + 1, start + T + 1):
@@ -255,11 +255,11 @@ def test_the_cost_of_a_permutation_is_that_of_explicit_loops():
     changes = []
     for span in s.spans(2).tolist():
         for start in range(span, span + 8 * T, T):
-            still = one_loss(s, s.trained, start, start + T)
+            still = one_loss(s, s.model, start, start + T)
             window = s.stream[start : start + T - 1]  # a view, which is written
             before = window.clone()
             window[:] = before[order]
-            changes.append(one_loss(s, s.trained, start, start + T) - still)
+            changes.append(one_loss(s, s.model, start, start + T) - still)
             window[:] = before
     assert measure.permute(s, s.spans(2)) == pytest.approx(statistics.fmean(changes), abs=1e-5)
     assert max(changes) > 1e-3
@@ -268,19 +268,19 @@ def test_the_cost_of_a_permutation_is_that_of_explicit_loops():
 def test_a_permutation_costs_nothing_without_order():
     """One layer without positions sees its predecessors as a set."""
     s = scorer("none")
-    s.trained.layers = s.trained.layers[:1]
+    s.model.layers = s.model.layers[:1]
     assert measure.permute(s, s.spans(2)) == pytest.approx(0, abs=1e-5)
 
 
-def test_all_blocks_are_every_target_of_the_spans_once():
+def test_every_target_of_the_spans_is_scored_once():
     s = scorer()
     spans = s.spans(2)
     nats = []  # in the order of the text, in which `loss` takes them; `slide` yields them by block
     for start in spans.tolist():
         for target in range(start + 1, start + 8 * T + 1):
-            nats.append(one_loss(s, s.trained, target - T, target))
-    every = choose_blocks(spans, T, all_blocks=True)
-    assert_mean_and_error(s.loss(s.trained, slide(every, T, T, 1)), nats)
+            nats.append(one_loss(s, s.model, target - T, target))
+    every = choose_blocks(spans, T, every_target=True)
+    assert_mean_and_error(s.loss(s.model, slide(every, T, T, 1)), nats)
 
 
 def test_the_whole_split_has_every_token_once():
@@ -288,7 +288,7 @@ def test_the_whole_split_has_every_token_once():
     nats = []
     for target in range(1, 20 * T + 6):
         first = (target - 1) // T * T
-        nats.append(one_loss(s, s.trained, first, target))
+        nats.append(one_loss(s, s.model, first, target))
     assert_mean_and_error(measure.whole_split(s), nats)
 
 
@@ -297,19 +297,19 @@ def test_the_loss_of_32_has_the_same_targets_for_all_rows(seq_len, window):
     """The second half of every fourth window of 32 tokens, or of a row if that is shorter."""
     s = scorer(length=300)
     s.seq_len = seq_len
-    s.trained = s.model(seq_len)
+    s.model = s.model_for(seq_len)
     nats = []
     for first in range(0, 300 - window, 4 * window):
         for seen in range(window // 2 + 1, window + 1):
-            nats.append(one_loss(s, s.trained, first, first + seen))
+            nats.append(one_loss(s, s.model, first, first + seen))
     assert measure.loss_of_32(s) == pytest.approx(statistics.fmean(nats), abs=1e-5)
 
 
 def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
     """With wq = 0 a query at m spreads its attention over m + 1 tokens."""
     s = scorer("none")
-    monkeypatch.setattr(measure, "FORWARD", 2 * T)  # two windows at a time, and the last alone
-    for layer in s.trained.layers:
+    monkeypatch.setattr(measure, "TOKENS_PER_PASS", 2 * T)  # two windows at a time, and the last alone
+    for layer in s.model.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     even = sum(1 / (m + 1) for m in range(1, T)) / (T - 1)
     for layer in attention.measure_attention(s, s.spans(3))["previous"]:
@@ -324,8 +324,8 @@ def test_keys_that_a_mask_hides_get_no_attention(monkeypatch):
         visible = torch.ones(stop - first, stop - first, dtype=torch.bool).tril().triu(-1)
         return visible[start - first :]
 
-    monkeypatch.setattr(s.trained.position, "mask", mask)
-    for layer in s.trained.layers:
+    monkeypatch.setattr(s.model.position, "mask", mask)
+    for layer in s.model.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     for layer in attention.measure_attention(s, s.spans(3))["previous"]:
         assert layer == pytest.approx([0.5] * 6, abs=1e-5)
@@ -355,7 +355,7 @@ def test_each_layer_and_head_has_a_variance_of_its_own():
 
 def test_distance_explains_all_where_scores_are_a_bias_by_it():
     s = scorer("alibi")
-    for layer in s.trained.layers:
+    for layer in s.model.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     for layer in attention.measure_attention(s, s.spans(20))["by_distance"]:
         assert layer == pytest.approx([1.0] * 6)
@@ -438,12 +438,12 @@ def test_contexts_are_those_of_windows_after_the_first(stride, least):
 
 @pytest.mark.parametrize("stride", [1, 3, 8])
 def test_losses_with_a_stride_are_those_of_explicit_loops(stride, monkeypatch):
-    monkeypatch.setattr(measure, "LOGITS", 3 * V)  # three tokens at a time
+    monkeypatch.setattr(measure, "LOGITS_AT_ONCE", 3 * V)  # three tokens at a time
     s = scorer(length=31)
     expected = []
     for target in range(1, 31):
         window = 0 if target <= 8 else (target - 8 + stride - 1) // stride
-        expected.append(one_loss(s, s.trained, window * stride, target))
+        expected.append(one_loss(s, s.model, window * stride, target))
     assert measure.stream_losses(s, 8, stride).tolist() == pytest.approx(expected, abs=1e-5)
 
 
@@ -620,10 +620,10 @@ def test_products_are_computed_as_in_training(run, monkeypatch):
     assert scorer.compute.onednn is onednn
 
 
-@pytest.mark.parametrize("windows, all_blocks, blocks_scored", [(4, False, 2), (3, True, 24)])
-def test_contexts_have_a_block_of_every_second_window(windows, all_blocks, blocks_scored, run):
-    """One block of T targets of every second window; with all_blocks, all eight of every window."""
-    record = measure.measure(run, "last", windows, "cpu", all_blocks=all_blocks)
+@pytest.mark.parametrize("spans, every_target, blocks_scored", [(4, False, 2), (3, True, 24)])
+def test_contexts_have_a_block_of_every_second_span(spans, every_target, blocks_scored, run):
+    """One block of T targets of every second span; with every_target, all eight of every span."""
+    record = measure.measure(run, "last", spans, "cpu", every_target=every_target)
     assert record["targets"] == blocks_scored * 20
 
 
@@ -640,7 +640,7 @@ def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
     monkeypatch.setattr(Checkpoints, "kept_steps", lambda self: [4])  # else it is refused
     with pytest.raises(UserError, match="seen"):
         record.measure_runs("rope", 3, "cpu", run)
-    measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
+    measured.assert_called_once_with(run, "last", 3, "cpu", every_target=True)
 
 
 def test_a_kept_checkpoint_of_another_model_is_refused(run, tmp_path):

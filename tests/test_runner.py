@@ -324,7 +324,7 @@ def test_every_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
     command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
     stored = make_plan()
     for name in ("rope-s0", "rope-s1"):
-        job = RecordJob(name=name, trainings=[], arm="rope", windows=4, device="cpu")
+        job = RecordJob(name=name, trainings=[], arm="rope", max_spans=4, device="cpu")
         runner.keep_result(command, stored, job, None)
     assert plan.read_plan(command.path).diverged == ["rope-s0", "rope-s1"]
 

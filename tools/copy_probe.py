@@ -56,7 +56,7 @@ def token_nats(scorer: measure.Scorer, windows: Tensor) -> Tensor:
     losses = []
     with scorer.compute.active():
         for part in windows.split(AT_ONCE):
-            logits = scorer.trained(part.to(scorer.compute.device))[:, :-1].float().cpu()
+            logits = scorer.model(part.to(scorer.compute.device))[:, :-1].float().cpu()
             targets = part[:, 1:]
             nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
             losses.append(nats.double().view_as(targets))

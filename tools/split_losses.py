@@ -39,7 +39,7 @@ def split(run: RunDir) -> dict[str, object]:
     losses = []
     with scorer.compute.active():
         for part, targets in zip(x.split(WINDOWS), y.split(WINDOWS), strict=True):
-            logits = scorer.trained(part.to(scorer.compute.device)).float()
+            logits = scorer.model(part.to(scorer.compute.device)).float()
             nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten().to(logits.device),
                                    reduction="none")
             losses.append(nats.cpu().double().view_as(part))
