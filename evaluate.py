@@ -26,7 +26,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,8 +60,9 @@ with importing(__name__):
     from model.encodings import POSITIONS
     from model.transformer import Transformer
 
-MANY_RUNS = 100  # take two seconds to read, and get a progress bar
-LONGEST = 2048  # tokens of a window of an imported model by default
+MANY_RUNS = 100  # so many take two seconds to read, and get a progress bar
+MOST_IMPORTED_CONTEXT = 2048  # tokens in a window of an imported model, unless --context is given
+LARGE_LOSS = 14  # the perplexity of a larger one, above a million, is shown in three digits
 
 
 @dataclass
@@ -85,50 +86,75 @@ class Options:
 
 
 @dataclass
+class Command(Options, RunOptions):
+    """A command line, checked."""
+
+    runs: list[str] = field(default_factory=list)
+    """The models to measure; none: all runs are listed."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """The options of the text to read, by dotted name."""
+
+    @property
+    def max_spans(self) -> int | None:
+        """In how many spans --lengths measures (gyre/measure.py); None without it."""
+        return measure.MAX_SPANS if self.lengths else None
+
+
+@dataclass
 class Model:
     """What the command line names: a run, a folder of Hugging Face's or Meta's, or a GGUF."""
 
     path: Path
     run: RunDir
+    config: Config
     weights: Iterable[tuple[str, Tensor]] | None = None
     """Those of a folder, which are read one at a time. None: those of the run's checkpoints."""
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether it was not trained here, so that nothing is known of its training."""
+        return "imported" in self.run.manifest
+
+    def seq_len(self, context: int) -> int:
+        """Return T, for windows of `context` tokens."""
+        return context if self.is_imported else self.config.data.seq_len
 
 
 def main(argv: list[str] | None = None) -> None:
     """List the runs, or measure models and print tables once all is measured."""
     with report_errors(), ExitStack() as held:
-        options = parse(sys.argv[1:] if argv is None else argv)
-        if options.plot:  # before anything is measured
+        command = parse(sys.argv[1:] if argv is None else argv)
+        if command.plot:  # before anything is measured
             require_modules("matplotlib", advice="leave --plot out")
-        if not options.runs:
+        if not command.runs:
             print(list_runs(open_all_runs()))
             return
-        if resolve_device(options.device).type == "cpu":
+        if resolve_device(command.device).type == "cpu":
             keep_freed_memory()
-        models = open_models(options.runs, options.given, held)
-        check_weights(models, options.checkpoint)
-        drawn = choose_drawn(models, options.plot) if options.plot else []
-        if options.given:
-            results = measure_on_text(models, options)
+        models = open_models(command.runs, command.given, held)
+        check_weights(models, command.checkpoint)
+        drawn = choose_drawn(models, command.plot) if command.plot else []
+        if command.given:
+            results = measure_on_text(models, command)
         else:
-            results = measure_on_own_text([model.run for model in models], options)
-        measure.compare(results)
+            results = measure_on_own_text(models, command)
+        measure.add_differences(results)
         print(tabulate_losses(results))
-        if options.lengths:
+        if command.lengths:
             print(f"\n{tabulate_lengths(results)}")
-        if options.json:
-            write_json(Path(options.json), {"runs": results})
-        if options.plot:
+        if command.json:
+            write_json(Path(command.json), {"runs": results})
+        if command.plot:
             from ablation.plots import draw_losses  # slow to import
 
             figure = draw_losses(drawn, in_bits=not have_same_data(drawn),
-                                 on_own_text=bool(options.given), format=plot_format(options.plot))
-            write_file(Path(options.plot), figure)
-            say(f"plot    {options.plot}")
+                                 on_own_text=bool(command.given), format=plot_format(command.plot))
+            write_file(Path(command.plot), figure)
+            say(f"plot    {command.plot}")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """Return the options, checked. `given` has those of the text to read, by dotted name."""
+def parse(argv: list[str]) -> Command:
+    """Return a command line. UserError, before any work, where it is wrong."""
     parser = Parser(__doc__, RunOptions, Options)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="A run, or with --data.files a "
                         "folder of Hugging Face's or Meta's, or a GGUF. Without one: list all "
@@ -145,25 +171,30 @@ def parse(argv: list[str]) -> argparse.Namespace:
             action = "extend"
         parser.add_option(group, f"--data.{name}", option, action=action,
                           dest=f"given.data.{name}", default=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
-    if argv and not options.runs:
+    command = Command(**vars(parser.parse_args(argv)))
+    if argv and not command.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
-    for name in options.given:
-        if "data.files" not in options.given:
+    for name in command.given:
+        if "data.files" not in command.given:
             raise UserError(f"--{name} has no effect without --data.files")
-    refuse_stdout("--json", options.json)
-    refuse_folder("--json", options.json)
-    refuse_folder("--plot", options.plot)
-    refuse_unwritable("--json", options.json)
-    refuse_unwritable("--plot", options.plot)
-    refuse_other_file("--json", options.json, rb'{\s*"runs"')
-    refuse_other_file("--plot", options.plot, rb"\x89PNG|%PDF|<\?xml")
-    if options.plot:
-        plot_format(options.plot)  # refused before anything is measured
-        if options.json and Path(options.plot).resolve() == Path(options.json).resolve():
-            raise UserError(f"--json and --plot would both be written to {options.plot}: give each "
-                            "a file of its own")
-    return options
+    check_outputs(command.json, command.plot)
+    return command
+
+
+def check_outputs(json: str | None, plot: str | None) -> None:
+    """Raise UserError for files that cannot be written, or that are something else."""
+    refuse_stdout("--json", json)
+    refuse_folder("--json", json)
+    refuse_folder("--plot", plot)
+    refuse_unwritable("--json", json)
+    refuse_unwritable("--plot", plot)
+    refuse_other_file("--json", json, rb'{\s*"runs"')
+    refuse_other_file("--plot", plot, rb"\x89PNG|%PDF|<\?xml")
+    if plot:
+        plot_format(plot)
+        if json and Path(plot).resolve() == Path(json).resolve():
+            raise UserError(f"--json and --plot would both be written to {plot}: give each a file "
+                            "of its own")
 
 
 def plot_format(path: str) -> str:
@@ -177,58 +208,60 @@ def plot_format(path: str) -> str:
 # --- which models ---------------------------------------------------------------------------------
 
 
-def open_all_runs(folder: str = "runs") -> list[RunDir]:
+def open_all_runs(folder: str = "runs") -> list[Model]:
     """Return the runs in a folder, the oldest first. UserError if there is none."""
     paths = [path for path in Path(folder).glob("[!.]*")
              if path.name != "wandb" and not (path / "plan.json").exists()]
-    opened = [open_rundir_or_skip(path) for path in sorted(paths)]
-    runs = [run for run in opened if run is not None]
-    if not runs:
+    opened = [open_run_or_skip(path) for path in sorted(paths)]
+    models = [model for model in opened if model is not None]
+    if not models:
         advice = "make one with `python train.py --config small.yaml`"
         in_studies = sorted(file.parent for file in Path(folder).glob("[!.]*/[!.]*/run.json"))
         if in_studies:
             advice = f"give a run of a study by its path, such as {in_studies[0]}, or {advice}"
         raise UserError(f"no run in {Path(folder).absolute()}/ yet: {advice}")
-    return sorted(runs, key=lambda run: run.created)
+    return sorted(models, key=lambda model: model.run.created)
 
 
-def open_rundir(path: str | Path) -> RunDir:
+def open_run(path: Path) -> Model:
     """Return a run, by its path or its name in runs/. UserError if it cannot be read."""
     run = RunDir.open(path)
-    read_config(run.path / "config.yaml")  # another revision may have written it
-    return run
+    return Model(run.path, run, read_config(run.path / "config.yaml"))
 
 
-def open_rundir_or_skip(path: str | Path) -> RunDir | None:
-    """Return a run. None, with a message, for a folder that is none or cannot be read."""
+def open_run_or_skip(path: Path) -> Model | None:
+    """Return a run. None, with a message, for a path that is none or cannot be read."""
     try:
-        return open_rundir(path)
+        return open_run(path)
     except UserError as error:
-        hint = "; a text to measure comes after --data.files" if Path(path).is_file() else ""
+        hint = "; a text to measure comes after --data.files" if path.is_file() else ""
         say(f"skipped: {error}{hint}")
         return None
 
 
-def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> list[Model]:
-    """Return what these paths name, in this order; folders are open until `held` is closed.
+def open_models(names: list[str], given: dict[str, Any], held: ExitStack) -> list[Model]:
+    """Return what these words of the command line name, in this order.
 
-    Skips folders that are no runs or cannot be read, with a message, because a glob can match them.
-    Raises UserError for a path that is not there, and for a model without a text.
+    Folders are open until `held` is closed. Raises UserError for what is not there, for a model
+    without a text, and for a file among the runs if there is a text.
     """
     models = []
-    for path in paths:
-        if given and Path(path).is_file() and not is_foreign(Path(path)):
-            raise UserError(f"{path} is a file, and no run: give every file with --data.files, and "
-                            "quote its globs")
-        if is_foreign(Path(path)):
+    for name in names:
+        path = Path(name)
+        if is_foreign(path):
             if not given:
-                raise UserError(f"{path} is no run, and has no validation text of its own: give a "
+                raise UserError(f"{name} is no run, and has no validation text of its own: give a "
                                 "text with --data.files")
-            models.append(open_foreign(Path(path), held))
-            continue
-        run = open_rundir_or_skip(path) if Path(path).exists() else open_rundir(path)
-        if run is not None:
-            models.append(Model(run.path, run))
+            models.append(open_foreign(path, held))
+        elif given and path.is_file():
+            raise UserError(f"{name} is a file, and no run: give every file with --data.files, and "
+                            "quote its globs")
+        elif path.exists():  # it may come of a glob, so what is no run is skipped
+            model = open_run_or_skip(path)
+            if model is not None:
+                models.append(model)
+        else:  # a name, which has to be that of a run
+            models.append(open_run(path))
     if not models:
         raise UserError("none of these is a run")
     return models
@@ -253,7 +286,7 @@ def open_foreign(path: Path, held: ExitStack) -> Model:
     from formats.folders import open_model  # slow to import, and not needed for runs
 
     run, weights = held.enter_context(open_model(path))
-    return Model(path, run, weights)
+    return Model(path, run, read_config(run.path / "config.yaml"), weights)
 
 
 def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
@@ -264,7 +297,7 @@ def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
     drawn = []
     left_out = []
     for model in models:
-        if "imported" in model.run.manifest:
+        if model.is_imported:
             left_out.append(str(model.path))
         else:
             drawn.append(model.run)
@@ -284,7 +317,10 @@ def have_same_data(runs: list[RunDir]) -> bool:
 
 
 def check_comparable(runs: list[RunDir]) -> None:
-    """Raise UserError if losses in one table would be about different texts."""
+    """Raise UserError if losses in one table would be about different texts.
+
+    Tokenizers may differ, because bits per byte compare all the same.
+    """
     reasons = {"text": "were trained on different texts",
                "split": "hold out different parts of the text, by data.val_fraction, "
                         "data.second_val or the documents that it is divided into"}
@@ -300,39 +336,38 @@ def check_comparable(runs: list[RunDir]) -> None:
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what `options` ask to measure of each run, on the validation text of all.
+def measure_on_own_text(models: list[Model], command: Command) -> list[dict[str, Any]]:
+    """Return what the command asks to measure of each run, on the validation text of all.
 
     UserError, before anything is measured, for runs that do not compare, or whose text is gone.
     """
-    check_comparable(runs)
-    max_spans = measure.MAX_SPANS if options.lengths else None
-    for run in runs:
-        config = read_config(run.path / "config.yaml")
-        context = config.data.seq_len if options.context is None else options.context
-        check_windows(run.path, config, context, options.stride)
-        measure.open_prepared_of_run(run, config)  # refuses a text that has changed
-        if options.lengths:
-            measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len,
+    check_comparable([model.run for model in models])
+    for model in models:
+        seq_len = model.config.data.seq_len
+        context = seq_len if command.context is None else command.context
+        check_windows(model, context, command.stride)
+        measure.open_prepared_of_run(model.run, model.config)  # refuses a text that has changed
+        if command.lengths:
+            measure.check_length(model.run.manifest["val"]["tokens"], seq_len,
                                  "the text held out for validation")
     results = []
-    for run in show_progress(runs):
-        results.append(measure.measure(run, options.checkpoint, max_spans, options.device,
-                                       context=options.context, stride=options.stride))
+    for model in show_progress(models):
+        results.append(measure.measure(
+            model.run, command.checkpoint, command.max_spans, command.device,
+            context=command.context, stride=command.stride))
     return results
 
 
-def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what `options` ask to measure of each model, on the text that they name."""
-    if options.checkpoint != "best" and all(model.weights is not None for model in models):
+def measure_on_text(models: list[Model], command: Command) -> list[dict[str, Any]]:
+    """Return what the command asks to measure of each model, on the text that it names."""
+    if command.checkpoint != "best" and all(model.weights is not None for model in models):
         raise UserError("--checkpoint has no effect on folders that are no runs")
     contexts = []
     for model in models:
-        config = read_config(model.run.path / "config.yaml")
-        context = choose_context(model, config) if options.context is None else options.context
-        check_windows(model.path, config, context, options.stride)
+        context = choose_context(model) if command.context is None else command.context
+        check_windows(model, context, command.stride)
         contexts.append(context)
-    fields = {name.removeprefix("data."): value for name, value in options.given.items()}
+    fields = {name.removeprefix("data."): value for name, value in command.given.items()}
     source = DataConfig(**fields)
     source.check()
     check_column(source)
@@ -341,12 +376,12 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
         noun = "document" if documents == 1 else "documents"
         say(f"text    {text.counts['bytes']:,} bytes in {documents:,} {noun}")
         note_training_text(models, source, text)
-        if options.lengths:  # before anything is measured
+        if command.lengths:  # before anything is measured
             for model, context in zip(models, contexts, strict=True):
                 check_text_length(model, context, text)
         results = []
         for model, context in show_progress(list(zip(models, contexts, strict=True))):
-            results.append(measure_model(model, context, text, options))
+            results.append(measure_model(model, context, text, command))
         return results
 
 
@@ -355,7 +390,7 @@ def note_training_text(models: list[Model], source: DataConfig, text: Text) -> N
     paths = resolve_files(source.files or [])
     trained = []
     for model in models:
-        data = model.run.resolve_text_paths(read_config(model.run.path / "config.yaml").data)
+        data = model.run.resolve_text_paths(model.config.data)
         has_same_text = model.run.manifest.get("text", {}).get("sha256") == text.counts["sha256"]
         if has_same_text or paths & resolve_files(data.files or []):
             trained.append(str(model.path))
@@ -366,37 +401,34 @@ def note_training_text(models: list[Model], source: DataConfig, text: Text) -> N
 
 def check_text_length(model: Model, context: int, text: Text) -> None:
     """Raise UserError if a text is too short for --lengths in the tokens of a model."""
-    seq_len = context
-    if "imported" not in model.run.manifest:
-        seq_len = read_config(model.run.path / "config.yaml").data.seq_len
+    # They are encoded again when the model is measured: those of all models may not fit in memory.
     tokens = len(text.encode(open_tokenizer(model.run.path)).ids)
-    measure.check_length(tokens, seq_len)
+    measure.check_length(tokens, model.seq_len(context))
 
 
-def measure_model(
-    model: Model, context: int, text: Text, options: argparse.Namespace
-) -> dict[str, Any]:
-    """Return what `options` ask to measure of one model on a text."""
+def measure_model(model: Model, context: int, text: Text, command: Command) -> dict[str, Any]:
+    """Return what the command asks to measure of one model on a text."""
     if model.weights is None:
-        trained = load(model.run, options.checkpoint, options.device)
+        trained = load(model.run, command.checkpoint, command.device)
     else:
         with tqdm(model.weights, f"loading {model.path.name}", unit="tensor", delay=2,
                   leave=False) as weights:
-            trained = load(model.run, device=options.device, weights=weights)
-    max_spans = measure.MAX_SPANS if options.lengths else None
-    return measure.measure_text(trained, model.path, options.checkpoint, text, context,
-                                options.stride, max_spans)
+            trained = load(model.run, device=command.device, weights=weights)
+    return measure.measure_text(
+        trained, model.path, command.checkpoint, text, seq_len=model.seq_len(context),
+        context=context, stride=command.stride, max_spans=command.max_spans)
 
 
-def choose_context(model: Model, config: Config) -> int:
+def choose_context(model: Model) -> int:
     """Return the default length of a window in tokens: that of a training row.
 
     Of a model from elsewhere this length is not known. A note says which one is taken instead.
     """
-    length = config.data.seq_len
-    if "imported" not in model.run.manifest:
+    length = model.config.data.seq_len
+    if not model.is_imported:
         return length
-    context = min(length, LONGEST)
+    # The import has set seq_len to the number of positions of the model.
+    context = min(length, MOST_IMPORTED_CONTEXT)
     reason = "as its configuration says, which need not be the length of its training rows"
     if context < length:
         reason = f"and its positions reach to {length:,}"
@@ -405,17 +437,17 @@ def choose_context(model: Model, config: Config) -> int:
     return context
 
 
-def check_windows(path: Path, config: Config, context: int, stride: int | None) -> None:
+def check_windows(model: Model, context: int, stride: int | None) -> None:
     """Raise UserError for windows that leave tokens out, or that the model cannot read."""
     if stride is not None and stride > context:
         raise UserError(f"--stride {stride} is longer than the windows of {context} tokens in "
-                        f"which {path} is read, and would leave tokens out: give a smaller one, or "
-                        "a longer --context")
-    require_encoding(path, config)
-    positions = config.model.max_positions
-    if context > positions and not POSITIONS[config.model.position].extrapolates:
-        raise UserError(f"--context {context} is longer than the table of positions of {path}, "
-                        f"which has {positions}: give a shorter one")
+                        f"which {model.path} is read, and would leave tokens out: give a smaller "
+                        "one, or a longer --context")
+    require_encoding(model.path, model.config)
+    positions = model.config.model.max_positions
+    if context > positions and not POSITIONS[model.config.model.position].extrapolates:
+        raise UserError(f"--context {context} is longer than the table of positions of "
+                        f"{model.path}, which has {positions}: give a shorter one")
 
 
 def show_progress(models: list[Any]) -> Iterable[Any]:
@@ -427,17 +459,17 @@ def show_progress(models: list[Any]) -> Iterable[Any]:
 # --- the list of runs -----------------------------------------------------------------------------
 
 
-def list_runs(runs: list[RunDir]) -> str:
+def list_runs(models: list[Model]) -> str:
     """Return one row per run: what it is, how far it is, and its best validation so far."""
     header = ["run", "text", "encoding", "parameters", "lr", "steps", "bits/byte", "loss", "when"]
     rows = []
     tokenizers = set()
-    for run in tqdm(runs, "reading", unit="run", leave=False, disable=len(runs) < MANY_RUNS):
-        points = run.metrics()
-        best = best_validation(run, points)
+    for model in tqdm(models, "reading", unit="run", leave=False, disable=len(models) < MANY_RUNS):
+        points = model.run.metrics()
+        best = best_validation(model.run, points)
         if best:
-            tokenizers.add(tokenizer_hash(run))
-        rows.append(run_row(run, points, best))
+            tokenizers.add(measure.hash_tokenizer(model.run.record["sha256"]))
+        rows.append(run_row(model, points, best))
     notes = []
     bits_column = header.index("bits/byte")
     if any("*" in row[bits_column] for row in rows):
@@ -452,13 +484,14 @@ def list_runs(runs: list[RunDir]) -> str:
     return "\n".join([align([header, *rows], left=3), *notes])
 
 
-def run_row(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
+def run_row(model: Model, points: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
     """Return the row of a run, whose metrics and best validation are given."""
-    config = read_config(run.path / "config.yaml")
+    run = model.run
+    config = model.config
     bits = show(best.get("val/bpb"))
     if best:
         bits += " " if "val/eos_share" in best else "*"
-    rate = "-" if "imported" in run.manifest else f"{config.optim.lr:g}"
+    rate = "-" if model.is_imported else f"{config.optim.lr:g}"
     return [run.path.name, label_run_text(run, config), config.model.position,
             count_parameters(config), rate, show_steps(run, config, points), bits,
             show(best.get("val/loss")), f"{run.created:%Y-%m-%d %H:%M}"]
@@ -493,12 +526,6 @@ def label_run_text(run: RunDir, config: Config) -> str:
     return f"{label_text(run.resolve_text_paths(config.data))} {digest[:6]}"
 
 
-def tokenizer_hash(run: RunDir) -> str:
-    """Return the hashes of the files that make up the tokenizer of a run."""
-    hashes = run.record["sha256"]
-    return " ".join(hashes[name] for name in sorted(hashes) if name.startswith("tokenizer"))
-
-
 def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str:
     """Return how many steps a run has taken, and of how many.
 
@@ -509,7 +536,7 @@ def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str
         return "-"
     taken = points[-1]["step"]
     planned = config.train.steps
-    for name in ("previous", "last"):
+    for name in ("previous", "last"):  # `last`, where there is one, overrides `previous`
         with suppress(UserError):  # there is no such checkpoint, or it is damaged
             training = run.checkpoints.load_training(run.path / name)
             planned = training.get("steps", planned)
@@ -527,20 +554,20 @@ def have_same_ids(results: list[dict[str, Any]]) -> bool:
 
 
 def tabulate_losses(results: list[dict[str, Any]]) -> str:
-    """Return one row per record of gyre/measure.py, with the differences of `measure.compare`."""
-    compares = have_same_ids(results)
+    """Return one row per record of gyre/measure.py, with what `add_differences` has added."""
+    same_ids = have_same_ids(results)
     names = name_models(results)
     rows = [["run", "context", "loss", "perplexity", "bits/byte", "difference"]]
     for name, result in zip(names, results, strict=True):
-        rows.append(losses_row(name, result, results[0], compares))
+        rows.append(losses_row(name, result, results[0], same_ids))
     notes = ["context: tokens before a predicted token, least and most; in the first window from 1",
              "bits/byte: of the text alone, without EOS between documents",
              "±: standard error, of other text of this kind, and not of another seed"]
     if len(results) == 1:
         return "\n".join([align([row[:-1] for row in rows]), *notes])
-    measured = "loss" if compares else "bits/byte"
+    measured = "loss" if same_ids else "bits/byte"
     notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
-    if not compares:
+    if not same_ids:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
     dtypes = list_dtypes(names, results)
     if dtypes:
@@ -574,22 +601,23 @@ def have_other_contexts(results: list[dict[str, Any]]) -> bool:
 
 
 def losses_row(
-    name: str, result: dict[str, Any], first: dict[str, Any], compares: bool
+    name: str, result: dict[str, Any], first: dict[str, Any], same_ids: bool
 ) -> list[str]:
     """Return the row of a record, with its difference from the first one.
 
-    compares: all records are about the same tokens. Else a star marks losses about others.
+    same_ids: all records are about the same tokens. Else differences are those of bits per byte,
+    and a star marks losses about other tokens than the first one's.
     """
     prefix = ""
     mark = ""
-    if not compares:
+    if not same_ids:
         prefix = "bpb_"
         mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
     difference = ""
     if result is not first:
         difference = show_error(result[f"{prefix}difference"], result[f"{prefix}difference_se"],
                                 "+.4f")
-    perplexity = show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g")
+    perplexity = show(result["perplexity"], ".2f" if result["loss"] < LARGE_LOSS else ".3g")
     return [name, f"{result['least_context']} to {result['most_context']}",
             show_error(result["loss"], result["se"]) + mark, perplexity + mark,
             show_error(result["bpb"], result["bpb_se"]), difference]
@@ -607,10 +635,12 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
         losses = [show(row["loss"]) for row in result["context"]]
         rows.append([name, result["config"]["model"]["position"], f"{result['parameters']:,}",
                      tokens, str(result["seq_len"]), *losses, show(result["shift"], "+.4f")])
-    return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
-            "end to end or moved on by T/2: 1 to C tokens\nof context, or more than C - T/2; shift "
-            "T: change of the loss when every position moves on by T;\n-: undefined for this "
-            "encoding.")
+    notes = ["cut C: loss in windows of C tokens end to end; a target sees from 1 to C tokens",
+             "slide C: loss of the same targets in windows that move on by T/2; a target sees more "
+             "than C - T/2",
+             "shift T: change of the loss when every position moves on by T",
+             "-: undefined for this encoding"]
+    return "\n".join([align(rows), *notes])
 
 
 def name_models(results: list[dict[str, Any]]) -> list[str]:

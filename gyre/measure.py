@@ -18,7 +18,7 @@ an `eos_share` are older, and their `bpb` counts it in.
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -437,8 +437,7 @@ def identify_data(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     if "imported" in manifest:
         raise UserError(f"{folder} was imported and has no validation text of its own: give a text "
                         "with --data.files")
-    tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
-                 if name.startswith("tokenizer")]
+    hashes = {name: file["sha256"] for name, file in manifest["files"].items()}
     settings = manifest["settings"]
     # The share that was chosen for a text, where the settings have "auto".
     val_fraction = manifest.get("val_fraction", settings.get("val_fraction"))
@@ -446,8 +445,13 @@ def identify_data(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     # Versions of gyre have split few documents differently, which the settings do not show.
     held_out = manifest.get("val", {})
     split += [held_out.get(key) for key in ("documents", "bytes")]
-    return {"text": manifest["text"]["sha256"], "tokenizer": " ".join(tokenizer),
+    return {"text": manifest["text"]["sha256"], "tokenizer": hash_tokenizer(hashes),
             "split": str(split)}
+
+
+def hash_tokenizer(hashes: Mapping[str, str]) -> str:
+    """Return the hashes of the files that make up a tokenizer, from those of all files by name."""
+    return " ".join(hashes[name] for name in sorted(hashes) if name.startswith("tokenizer"))
 
 
 def open_scorer(
@@ -509,23 +513,24 @@ def measure(
 
 
 def measure_text(
-    trained: Trained, name: Path, checkpoint: Checkpoint, text: Text, context: int,
+    trained: Trained, name: Path, checkpoint: Checkpoint, text: Text, *, seq_len: int, context: int,
     stride: int | None = None, max_spans: int | None = None,
 ) -> dict[str, Any]:
     """Return what `measure` returns, of a model on any text.
 
-    For an imported model, T is `context`, and what describes a training is left out.
+    `seq_len` is T. For an imported model, what describes a training is left out.
     """
     run = trained.run
     config = trained.config
-    imported = "imported" in run.manifest
-    seq_len = context if imported else config.data.seq_len
+    if "imported" in run.manifest:
+        training: dict[str, Any] = {"config": {"model": dataclasses.asdict(config.model)}}
+    else:
+        training = describe_training(run, config, checkpoint)
     encoded = text.encode(trained.tokenizer)
     scorer = Scorer(trained.model, encoded, seq_len, compute_as_trained(trained))
-    training = {} if imported else describe_training(run, config, checkpoint)
     with scorer.compute.active():
         return {
-            "run": str(name), "config": {"model": dataclasses.asdict(config.model)}, **training,
+            "run": str(name), **training,
             **describe_model(run, scorer), "data_sha256": text.counts["sha256"],
             **measure_losses(scorer, trained.tokenizer, f"weights of {name}", context, stride),
             **measure_lengths(scorer, max_spans),
@@ -542,6 +547,7 @@ def describe_training(run: RunDir, config: Config, checkpoint: Checkpoint) -> di
 def describe_model(run: RunDir, scorer: Scorer) -> dict[str, Any]:
     """Return what a record says of a model, its tokenizer, and the ids that it is measured on."""
     hashes = run.record["sha256"]
+    # Records have the hash of one file; `hash_tokenizer` has those of all.
     tokenizer = "tokenizer.json" if "tokenizer.json" in hashes else "tokenizer.model"
     return {"seq_len": scorer.seq_len,
             "parameters": sum(p.numel() for p in scorer.model.parameters()),
@@ -592,7 +598,7 @@ def measure_lengths(
     }
 
 
-def compare(records: list[dict[str, Any]]) -> None:
+def add_differences(records: list[dict[str, Any]]) -> None:
     """Add to all records but the first their differences from the first. All are of one text.
 
     `bpb_difference` is that of the bits per byte, and `difference` that of the losses, if both are

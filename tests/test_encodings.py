@@ -26,7 +26,6 @@ import evaluate
 import generate
 import train
 from errors import UserError
-from gyre.rundir import RunDir
 from model.config import INIT_STD, ModelConfig
 from model.encodings import POSITIONS, PoPE, bound_phases, check_position, overrides
 from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
@@ -360,7 +359,7 @@ def test_a_run_whose_encoding_was_removed_asks_for_it(main, words, of_removed, c
 
 
 def test_a_run_whose_encoding_was_removed_is_listed(of_removed):
-    listed = evaluate.list_runs([RunDir.open(of_removed)])
+    listed = evaluate.list_runs([evaluate.open_run(Path(of_removed))])
     assert "of-removed" in listed.split()
     assert "mine" in listed.split()
 

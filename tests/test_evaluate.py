@@ -117,6 +117,11 @@ def results(capsys, folder: Path, *argv) -> list[dict]:
 # --- the list of runs ---
 
 
+def list_of(*paths: Path) -> str:
+    """The list of these runs."""
+    return evaluate.list_runs([evaluate.open_run(path) for path in paths])
+
+
 @pytest.fixture
 def listed(runs, capsys, monkeypatch):
     """The lines of the list as words, by the name of the run, and its lines on stderr."""
@@ -157,7 +162,7 @@ def test_a_folder_that_is_no_run_is_not_listed(listed):
 def test_a_text_in_place_of_a_run_is_said_to_belong_elsewhere(tmp_path, capsys):
     file = tmp_path / "poem.txt"
     file.touch()
-    assert evaluate.open_rundir_or_skip(file) is None
+    assert evaluate.open_run_or_skip(file) is None
     assert capsys.readouterr().err.endswith("a text to measure comes after --data.files\n")
 
 
@@ -183,7 +188,7 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
         run.log({"step": step, "tokens": step, "val/loss": loss, "val/bpb": loss / 2,
                  "val/eos_share": 0.0})
-    assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
+    assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", list_of(run.path))
 
 
 def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
@@ -191,7 +196,7 @@ def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
     run.log({"step": 0, "tokens": 0, "val/loss": 0.5, "val/bpb": 0.25, "val/eos_share": 0.0})
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 34}, "steps": 4000})
     run.log({"step": 34, "tokens": 34})
-    assert " 34 of 4000 - - " in re.sub("  +", " ", evaluate.list_runs([run]))
+    assert " 34 of 4000 - - " in re.sub("  +", " ", list_of(run.path))
 
 
 def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
@@ -199,7 +204,7 @@ def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}", "--train.steps=3")
     path = workdir / "others" / "longer"
     stop_at(5, "--resume", path, "--train.steps", "300")
-    assert " 5 of 300 " in evaluate.list_runs([RunDir.open(path)])
+    assert " 5 of 300 " in list_of(path)
 
 
 def test_the_last_checkpoint_says_of_how_many_steps_a_run_is(new_run):
@@ -208,28 +213,27 @@ def test_the_last_checkpoint_says_of_how_many_steps_a_run_is(new_run):
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 12}, "steps": 12})
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 16}, "steps": 300})
     run.log({"step": 16, "tokens": 16})
-    assert " 16 of 300 " in evaluate.list_runs([run])
+    assert " 16 of 300 " in list_of(run.path)
 
 
 def test_steps_past_all_checkpoints_are_of_an_unknown_number(new_run):
     run = new_run("a")  # of 1000 steps
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 1000}, "steps": 1000})
     run.log({"step": 1156, "tokens": 1156})  # resumed with more, and killed before it saved
-    assert " 1156 of ? " in evaluate.list_runs([run])
+    assert " 1156 of ? " in list_of(run.path)
 
 
 def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
-    opened = [RunDir.open(runs / "rope"), RunDir.open(more_pieces)]
-    head, rope, pieces, note = evaluate.list_runs(opened).splitlines()
+    head, rope, pieces, note = list_of(runs / "rope", more_pieces).splitlines()
     assert "bits/byte" in head and "loss" not in head
     assert f" {min(read_metric(more_pieces, 'val/bpb').values()):.4f} " in pieces
     assert note.startswith("losses in nats per token are left out, because the tokenizers differ")
-    assert "loss" in evaluate.list_runs(opened[:1]).splitlines()[0]
+    assert "loss" in list_of(runs / "rope").splitlines()[0]
 
 
 def test_a_run_without_a_loss_does_not_take_those_of_others_away(runs, new_run):
-    opened = [RunDir.open(runs / "rope"), new_run("a")]  # which has another tokenizer
-    head, rope, *_ = evaluate.list_runs(opened).splitlines()
+    other = new_run("a")  # which has another tokenizer
+    head, rope, *_ = list_of(runs / "rope", other.path).splitlines()
     assert " loss " in head
     assert f" {min(read_metric(runs / 'rope', 'val/loss').values()):.4f} " in rope
 
@@ -238,7 +242,7 @@ def test_bits_per_byte_of_an_older_version_are_marked(new_run):
     run = new_run("a")
     run.checkpoints.save("best", lambda folder: None, {"step": 1})
     run.log({"step": 1, "tokens": 1, "val/loss": 2.0, "val/bpb": 1.25})
-    _, row, note = evaluate.list_runs([run]).splitlines()
+    _, row, note = list_of(run.path).splitlines()
     assert " 1.2500* " in row and note.startswith("*: of an older version, which counted EOS")
 
 

@@ -308,7 +308,8 @@ def test_the_loss_of_32_has_the_same_targets_for_all_rows(seq_len, window):
 def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
     """With wq = 0 a query at m spreads its attention over m + 1 tokens."""
     s = scorer("none")
-    monkeypatch.setattr(measure, "TOKENS_PER_PASS", 2 * T)  # two windows at a time, and the last alone
+    # Two windows at a time, and the last alone.
+    monkeypatch.setattr(measure, "TOKENS_PER_PASS", 2 * T)
     for layer in s.model.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     even = sum(1 / (m + 1) for m in range(1, T)) / (T - 1)
@@ -519,21 +520,21 @@ def test_a_difference_to_few_tokens_has_no_error(monkeypatch):
     monkeypatch.setattr(measure, "STRETCHES", 4)
     few = measured_bits(encoded(0, 3, 3, 3), 4.0, 8.0, 12.0)
     records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 2.0) | few]
-    measure.compare(records)
+    measure.add_differences(records)
     assert records[1]["bpb_difference"] == pytest.approx(1.0)
     assert records[1]["bpb_difference_se"] is None
 
 
 def test_losses_of_the_same_ids_have_a_difference():
     records = [as_record("a", 2.0, 1.0), as_record("a", 2.25, 1.125)]
-    measure.compare(records)
+    measure.add_differences(records)
     assert (records[1]["difference"], records[1]["difference_se"]) == (0.25, 0.0)
     assert (records[1]["bpb_difference"], records[1]["bpb_difference_se"]) == (0.125, 0.0)
 
 
 def test_losses_of_other_ids_have_no_difference():
     records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 1.125)]
-    measure.compare(records)
+    measure.add_differences(records)
     assert "difference" not in records[1] and records[1]["bpb_difference"] == 0.125
 
 

@@ -30,7 +30,7 @@ import generate
 import train
 from data.dataset import find_or_prepare
 from errors import UserError
-from evaluate import list_runs
+from evaluate import list_runs, open_run
 from gyre import measure
 from gyre.options import make_config
 from gyre.rundir import RunDir
@@ -249,7 +249,7 @@ def test_a_branch_has_a_best_of_its_own(worse):
 def test_the_list_of_runs_shows_the_best_of_a_branch(worse):
     path, _ = worse
     loss = read_metric(path, "val/loss")[12]
-    assert f" {loss:.4f} " in list_runs([RunDir.open(path)])
+    assert f" {loss:.4f} " in list_runs([open_run(Path(path))])
 
 
 # --- wandb ----------------------------------------------------------------------------------------
