@@ -20,25 +20,28 @@ from ablation.record import measure_runs
 from errors import UserError, report_errors
 from files import locked, remove
 from gyre.fit import make_draft
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
 
-class Ended(Protocol):
-    """How a training has ended: the `Outcome` of train.py."""
+class TrainingOutcome(Protocol):
+    """The `Outcome` of train.py."""
 
     @property
     def signal(self) -> int:
         """Number of the signal that stopped it; 0: it has taken all its steps."""
 
 
-RunTraining = Callable[[Start, StopSignal], Ended]
+RunTraining = Callable[[Start, StopSignal], TrainingOutcome]
 """`run_training` of train.py. It is passed as an argument, because commands import this package,
 and not the other way round."""
 
+Ending = Literal["finished", "diverged"]
 
-End = Literal["finished", "diverged"]
+Result = float | dict[str, Any] | None
+"""What a job returns: the loss of a tuning or calibration run, or the record of an arm and seed.
+None: a run diverged."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -46,8 +49,6 @@ class Training(msgspec.Struct, frozen=True):
 
     folder: str
     """That of the run."""
-    steps: int
-    """Its optimizer steps, all of them: `train.steps` of its options."""
     options: dict[str, Any]
     """Options of train.py by dotted name. They override the defaults, or those of the trunk."""
     trunk: str | None = None
@@ -55,9 +56,14 @@ class Training(msgspec.Struct, frozen=True):
     at: int | None = None
     """The step of the trunk at which the run branches off."""
 
+    @property
+    def steps(self) -> int:
+        """Its optimizer steps, all of them."""
+        return self.options["train.steps"]
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of a worker: some trainings, and a result, which the subclass names."""
+    """One task of a worker: some trainings, and a Result, which the subclass names."""
 
     name: str
     trainings: list[Training]
@@ -76,19 +82,22 @@ class CalibrationJob(Job, frozen=True, kw_only=True):
 
 class TuningJob(Job, frozen=True, kw_only=True):
     """Try a learning rate of an arm. The result is the loss, which ablation/runner.py keeps under
-    the arm, lr and seed. They are also in the options of the training.
+    the arm, lr and seed.
     """
 
     arm: str
-    lr: float
-    seed: int
+
+    @property
+    def lr(self) -> float:
+        return self.trainings[0].options["optim.lr"]
+
+    @property
+    def seed(self) -> int:
+        return self.trainings[0].options["seed"]
 
 
 class RecordJob(Job, frozen=True, kw_only=True):
-    """Train the runs of an arm and seed, and measure them. The result is their record.
-
-    The seed is in the options of the trainings.
-    """
+    """Train the runs of an arm and seed, and measure them. The result is their record."""
 
     arm: str
     max_spans: int
@@ -98,7 +107,7 @@ class RecordJob(Job, frozen=True, kw_only=True):
     """On which the runs are measured: train.device of the study."""
 
 
-def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
+def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Result:
     """Return what `do_job` returns, on a Dask worker, where `request_stop` can stop it."""
     from distributed import get_worker  # slow to import
 
@@ -113,11 +122,8 @@ def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
     return do_job(run_training, folder, job, stop)
 
 
-def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -> Any:
-    """Return the loss of a tuning or calibration run, or the record of an arm and seed.
-
-    None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
-    """
+def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -> Result:
+    """Train and measure. What the job prints is in the study's `folder`, as logs/NAME.log."""
     logs = Path(folder, "logs").resolve()
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"{job.name}.log"
@@ -131,8 +137,8 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
             raise
 
 
-def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Any:
-    """Return the result of a job; None if a run diverged."""
+def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Result:
+    """Return the result of a job."""
     for training in job.trainings:
         if finish_training(run_training, training, stop) == "diverged":
             return None
@@ -149,7 +155,7 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def how_it_ended(folder: Path, steps: int) -> End | None:
+def how_it_ended(folder: Path, steps: int) -> Ending | None:
     """Return how the training of a run has ended, or None if some of its `steps` are missing.
 
     Raises UserError if the run was trained further by hand.
@@ -184,7 +190,7 @@ def remove_run(folder: Path) -> None:
     remove(hidden)
 
 
-def finish_training(run_training: RunTraining, training: Training, stop: StopSignal) -> End:
+def finish_training(run_training: RunTraining, training: Training, stop: StopSignal) -> Ending:
     """Train what is missing of a run: all, the rest of it, or nothing. Return how it ended.
 
     Raises UserError if it failed, if it was trained further by hand, or if it saved and stopped
@@ -193,18 +199,20 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     folder = Path(training.folder)
     # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
     # the folder, because `run_training` takes the same lock.
-    with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
-        ended = how_it_ended(folder, training.steps)
-        if ended is None:
+    with locked_run(folder, wait=True):
+        ending = how_it_ended(folder, training.steps)
+        if ending is None:
             remove_without_checkpoint(folder)
-    if ended is not None:  # a run that diverged would diverge again
-        return ended
+    if ending is not None:  # a run that diverged would diverge again
+        return ending
+    # `report_errors` prints an error as train.py does, here into the log of the job, and exits. The
+    # study gets a line of it.
     try:
         with report_errors():
             start = make_start(training)
             print("$", shlex.join(["python", "train.py", *start.argv]), flush=True)
             outcome = run_training(start, stop)
-    except SystemExit as error:  # report_errors has said why
+    except SystemExit as error:
         if has_diverged(folder):
             return "diverged"
         raise UserError(f"{folder.name} failed (exit {error.code}), and the study stopped: see the "

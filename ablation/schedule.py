@@ -61,7 +61,7 @@ def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[TuningJob]:
             "log.group": f"{command.path.name}/tuning-{length}/{arm}",
             "train.eval_interval": math.ceil(steps / planning.VALIDATIONS),
         })
-        jobs.append(TuningJob(name=name, trainings=[training], arm=arm, lr=lr, seed=seed))
+        jobs.append(TuningJob(name=name, trainings=[training], arm=arm))
     return jobs
 
 
@@ -115,8 +115,7 @@ def plan_run(
 ) -> Training:
     """Return how to train a run with these options, over what all runs share."""
     options = complete_options(command, plan, name, steps, options)
-    return Training(
-        folder=str(command.path / name), steps=steps, options=command.shared | options)
+    return Training(folder=str(command.path / name), options=command.shared | options)
 
 
 def plan_branch(
@@ -127,8 +126,8 @@ def plan_branch(
     # All others are those of the trunk.
     changed = {option: value for option, value in options.items()
                if option.partition(".")[0] in ("train", "log", "name")}
-    return Training(folder=str(command.path / name), steps=steps, options=changed,
-                    trunk=trunk.folder, at=branching(command, steps))
+    return Training(folder=str(command.path / name), options=changed, trunk=trunk.folder,
+                    at=branching(command, steps))
 
 
 def complete_options(

@@ -59,10 +59,14 @@ from gyre.wandb_log import WandbThread, wandb_id
 METRICS = "metrics.jsonl"
 
 
-def locked_run(path: Path) -> AbstractContextManager[None]:
-    """Let one process at a time train the run at `path`. Entering it raises UserError."""
-    return locked(path.resolve(), f"{path} is being trained by another process: wait for it, or "
-                  "stop it", wait=False)
+def locked_run(path: Path, *, wait: bool = False) -> AbstractContextManager[None]:
+    """Let one process at a time train the run at `path`.
+
+    If another process trains it, entering this raises UserError, or waits with a message.
+    """
+    advice = "waiting for it" if wait else "wait for it, or stop it"
+    return locked(path.resolve(), f"{path} is being trained by another process: {advice}",
+                  wait=wait)
 
 
 def is_foreign(path: Path) -> bool:

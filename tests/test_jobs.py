@@ -40,12 +40,12 @@ def frozen():
 
 
 def test_a_training_becomes_a_command_line():
-    training = Training(folder="runs/a", steps=3, options={"name": "a", "train.keep": [1, 2]})
+    training = Training(folder="runs/a", options={"name": "a", "train.keep": [1, 2]})
     assert to_argv(training) == ["--name=a", "--train.keep=[1, 2]"]
 
 
 def test_a_branch_becomes_a_command_line():
-    training = Training(folder="runs/b", steps=3, options={"name": "b"}, trunk="runs/a", at=2)
+    training = Training(folder="runs/b", options={"name": "b"}, trunk="runs/a", at=2)
     assert to_argv(training) == ["--branch-from", "runs/a", "--at", "2", "--name=b"]
 
 
@@ -70,7 +70,7 @@ def save_step(run: RunDir, step: int) -> None:
 
 def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
     run = new_run("live")
-    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), options=LIVE)
     assert finish_training(called, training, StopSignal()) == "finished"
     assert not run.path.exists()  # it was removed; `called` makes no new one
     assert called == [["--name=live", "--train.steps=3"]]
@@ -79,7 +79,7 @@ def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
 def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
     run = new_run("live")
     save_step(run, 2)
-    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), options=LIVE)
     assert finish_training(called, training, StopSignal()) == "finished"
     assert called == [["--resume", str(run.path)]]
 
@@ -87,7 +87,7 @@ def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
 def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
     run = new_run("live")
     save_step(run, 3)
-    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), options=LIVE)
     assert finish_training(called, training, StopSignal()) == "finished"
     assert called == []
 
@@ -96,7 +96,7 @@ def test_a_run_that_was_trained_further_by_hand_is_refused(new_run, called):
     run = new_run("live")
     save_step(run, 4)
     with pytest.raises(UserError, match="live has taken 4 steps, and the study wants 3: remove it"):
-        finish_training(called, Training(folder=str(run.path), steps=3, options=LIVE), StopSignal())
+        finish_training(called, Training(folder=str(run.path), options=LIVE), StopSignal())
     assert called == []
 
 
@@ -104,7 +104,7 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     run = new_run("live")
     save_step(run, 2)
     run.log({"step": 2, "diverged": 1})
-    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), options=LIVE)
     assert finish_training(called, training, StopSignal()) == "diverged"
     assert called == []
 
@@ -116,7 +116,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
     removal of a run of this name also removes what was left.
     """
     live = new_run("live").path
-    training = Training(folder=str(live), steps=3, options=LIVE)
+    training = Training(folder=str(live), options=LIVE)
 
     def remove_a_part(path):
         if path.exists():  # not at the first call, which removes what an earlier removal has left
@@ -138,7 +138,7 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
 def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
     live = new_run("live").path
-    training = Training(folder=str(live), steps=3, options=LIVE)
+    training = Training(folder=str(live), options=LIVE)
     waiting = threading.Thread(target=finish_training, args=[called, training, StopSignal()])
     with locked(live, "busy", wait=False):
         waiting.start()
@@ -155,8 +155,8 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
         run.log({"step": step, "val/loss": loss})
     run.log({"step": 4, "train/loss": 1.0})
     monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: "finished")
-    training = Training(folder=str(run.path), steps=4, options={})
-    job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
+    training = Training(folder=str(run.path), options={})
+    job = TuningJob(name="tune", trainings=[training], arm="rope")
     assert do_job(train.run_training, str(tmp_path), job, StopSignal()) == 3.0
 
 
@@ -168,7 +168,7 @@ def tiny_training(workdir: Path, name: str, **options: object) -> Training:
               "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 9,
               "train.eval_interval": 5, "train.sample_tokens": 0, "train.dtype": "float32",
               "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(workdir / "runs")}
-    return Training(folder=str(workdir / "runs" / name), steps=10,
+    return Training(folder=str(workdir / "runs" / name),
                     options={**shared, "name": name, "train.steps": 10, **options})
 
 
@@ -223,7 +223,7 @@ def test_a_job_that_is_done_again_keeps_its_log(tmp_path, monkeypatch):
 
 def test_a_training_that_was_stopped_is_reported_as_such(new_run):
     run = new_run("live")
-    training = Training(folder=str(run.path), steps=3, options=LIVE)
+    training = Training(folder=str(run.path), options=LIVE)
 
     def stopped(start, stop):
         return Outcome(run.path, signal=15)

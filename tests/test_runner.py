@@ -291,8 +291,8 @@ def test_only_the_last_checkpoints_of_reported_runs_stay(finished):
 def tuning(workdir, tmp_path):
     """A command, its plan, and a job that tunes sin at 0.001."""
     command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
-    training = Training(folder=str(tmp_path / "tune"), steps=9, options={})
-    job = TuningJob(name="tune", trainings=[training], arm="sin", lr=1e-3, seed=1000)
+    training = Training(str(tmp_path / "tune"), options={"optim.lr": 1e-3, "seed": 1000})
+    job = TuningJob(name="tune", trainings=[training], arm="sin")
     return command, make_plan(), job
 
 
