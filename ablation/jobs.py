@@ -18,7 +18,7 @@ import msgspec
 from ablation.options import to_words
 from ablation.record import measure_runs
 from errors import UserError, report_errors
-from files import locked, remove
+from files import first_line, locked, remove
 from gyre.fit import make_draft
 from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
@@ -215,8 +215,11 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     except SystemExit as error:
         if has_diverged(folder):
             return "diverged"
-        raise UserError(f"{folder.name} failed (exit {error.code}), and the study stopped: see the "
-                        f"job's log in {folder.parent / 'logs'}") from None
+        reason = f"exit {error.code}"
+        if error.__context__ is not None:  # what `report_errors` has caught
+            reason = first_line(error.__context__)
+        raise UserError(f"{folder.name} failed, and the study stopped: {reason} (more is in the "
+                        f"job's log in {folder.parent / 'logs'})") from None
     finally:
         gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     if outcome.signal:
