@@ -7,10 +7,10 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -54,8 +54,8 @@ from gyre.rundir import git_revision
 from model import kernels
 from model.encodings import POSITIONS
 
-ANSWER = 30  # seconds that a worker has to answer before a study that stops goes without it
-CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
+ANSWER_SECONDS = 30  # that a worker has to answer before a study that stops goes without it
+CALIBRATION_TOLERANCE = 0.01  # nats that a committed run may differ by when it is trained again
 
 
 def run_study(run_training: RunTraining, argv: list[str], description: str | None = None) -> int:
@@ -76,9 +76,10 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
         print_plan(command, plan)
         planning.write_plan(path, plan)
         if plan.grid and plan.second_val:
-            # Here, where one sees its progress.
+            # Tuning runs are validated on another text. It is prepared here, and not by a worker,
+            # so that one sees its progress.
             find_or_prepare(replace(config.data, second_val=True))
-        if command.beside:
+        if command.beside:  # the report reads all records from the study's own folder
             shutil.copytree(Path(command.options.beside, "results"), path / "results",
                             dirs_exist_ok=True)
         if not run_missing(run_training, command, plan):
@@ -106,13 +107,20 @@ def open_plan(command: Command) -> Plan:
     """Return the plan in the study's folder, or a new one. The folder stays as it is.
 
     The study's text is prepared for it. Raises UserError for a text that is too short to measure
-    on, and where the folder has another plan, or something else.
+    on, for runs that cannot be trained or compared, and where the folder has another plan, or
+    something else.
     """
     path = command.path
-    data = find_or_prepare(command.config.data)
-    measure.check_length(data.manifest["val"]["tokens"], command.config.data.seq_len,
+    config = command.config
+    data = find_or_prepare(config.data)
+    measure.check_length(data.manifest["val"]["tokens"], config.data.seq_len,
                          "the text held out for validation")
-    wanted = decide_fields(command, data)
+    step_tokens = config.train.batch_size * config.data.seq_len
+    steps = plan_steps(command.tier, step_tokens)
+    check_trainable(command, steps, step_tokens)
+    wanted = list_fixed_fields(command, data, steps, step_tokens)
+    if command.beside:
+        check_beside(command, command.beside, wanted)
     if (path / "plan.json").exists():
         return reopen_plan(command, wanted)
     if path.exists() and any(path.iterdir()):
@@ -122,7 +130,7 @@ def open_plan(command: Command) -> Plan:
 
 
 def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
-    """Return a new plan with the fields that are `wanted`, see `decide_fields`."""
+    """Return a new plan with the fields that are `wanted`, see `list_fixed_fields`."""
     beside = command.beside
     plan = Plan(
         name=command.path.name, command=command.line, **wanted, dtype=command.config.train.dtype,
@@ -147,22 +155,16 @@ def list_diverged(beside: Plan, seeds: list[int]) -> list[str]:
     return [name for name in beside.diverged or [] if name in planned]
 
 
-def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
+def list_fixed_fields(
+    command: Command, data: Prepared, steps: Steps, step_tokens: int
+) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
-    They have to be the same if a study goes on. UserError if the runs cannot be trained, if they do
-    not compare with the records of the study of --beside, or if that study has no records.
+    They must be equal when a study goes on, except that seeds can be added.
     """
-    config = command.config
     beside = command.beside
-    step_tokens = config.train.batch_size * config.data.seq_len
-    steps = plan_steps(command.tier, step_tokens)
-    check_distinct_names([count * step_tokens for count in steps.horizons])
-    for arm_config in command.arm_configs.values():
-        check_cooldown(arm_config, steps)
-    if steps.tuning == 0:
-        check_not_tuned(command, step_tokens)
-    wanted: dict[str, Any] = {
+    fields: dict[str, Any] = {
+        # Beside a study, --tier is refused, because that study has settled it.
         "tier": beside.tier if beside else command.options.tier,
         "arms": command.arms,
         "grid": [*command.tier.grid],
@@ -170,29 +172,31 @@ def decide_fields(command: Command, data: Prepared) -> dict[str, Any]:
         "steps": steps,
         "seeds": [*range(command.tier.seeds)],
         "baseline": command.baseline,
-        "seq_len": config.data.seq_len,
+        "seq_len": command.config.data.seq_len,
         "step_tokens": step_tokens,
         "config": {arm: select_decisive(arm_config)
                    for arm, arm_config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
     }
     if beside:
-        if wanted["data_sha256"] != beside.data_sha256:
-            raise UserError(f"the text or its tokens differ from those of {command.options.beside},"
-                            f" made with Python {beside.versions['python']}: give its text with "
-                            "--data.files, and its tokenizer with --data.tokenizer")
-        check_records(Path(command.options.beside), wanted["seeds"])
-        wanted["committed"] = [*beside.arms]
-        wanted["config"] |= beside.config
-    return wanted
+        fields["committed"] = [*beside.arms]
+        fields["config"] |= beside.config
+    return fields
 
 
-def check_records(beside: Path, seeds: list[int]) -> None:
-    """Raise UserError if the study `beside` has no record of these seeds to compare with."""
-    recorded = {seed for _, seed in Study.load(beside).records}
+def check_beside(command: Command, beside: Plan, wanted: Mapping[str, Any]) -> None:
+    """Raise UserError if the new runs would not compare with the records of the study `beside`, or
+    if it has none of these seeds."""
+    path = Path(command.options.beside)
+    if wanted["data_sha256"] != beside.data_sha256:
+        raise UserError(f"the text or its tokens differ from those of {path}, made with Python "
+                        f"{beside.versions['python']}: give its text with --data.files, and its "
+                        "tokenizer with --data.tokenizer")
+    recorded = {seed for _, seed in Study.load(path).records}
+    seeds = wanted["seeds"]
     if recorded.isdisjoint(seeds):
-        raise UserError(f"{beside} has no record of the seeds {seeds} yet: finish that study "
-                        "first, or choose more --seeds")
+        raise UserError(f"{path} has no record of the seeds {seeds} yet: finish that study first, "
+                        "or choose more --seeds")
 
 
 def plan_steps(tier: Tier, step_tokens: int) -> Steps:
@@ -210,6 +214,15 @@ def plan_steps(tier: Tier, step_tokens: int) -> Steps:
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)
 
 
+def check_trainable(command: Command, steps: Steps, step_tokens: int) -> None:
+    """Raise UserError for runs without a name of their own, a cooldown, or a step to be tuned on.
+    """
+    check_distinct_names([count * step_tokens for count in steps.horizons])
+    for arm_config in command.arm_configs.values():
+        check_cooldown(arm_config, steps)
+    check_tuning_length(command, steps, step_tokens)
+
+
 def check_distinct_names(horizons: list[int]) -> None:
     """Raise UserError if the runs of two of these lengths, in ascending order, had one name."""
     for shorter, longer in itertools.pairwise(horizons):
@@ -219,11 +232,11 @@ def check_distinct_names(horizons: list[int]) -> None:
                             f"{name}: choose --tokens that differ more")
 
 
-def check_not_tuned(command: Command, step_tokens: int) -> None:
+def check_tuning_length(command: Command, steps: Steps, step_tokens: int) -> None:
     """Raise UserError if a rate is to be tuned, although its runs are shorter than a step."""
     tier = command.tier
     has_own_rates = all("optim.lr" in command.overlays[arm] for arm in command.new_arms)
-    if tier.grid and not has_own_rates:
+    if steps.tuning == 0 and tier.grid and not has_own_rates:
         raise UserError(f"rates are tuned on {tier.tuning_tokens:,} tokens, which are less than a "
                         f"step of {step_tokens:,}: choose a smaller train.batch_size or "
                         "data.seq_len, or --no-tuning")
@@ -287,33 +300,47 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
     is `wanted` in anything else.
     """
     path = command.path
-    plan = planning.read_plan(path)
-    n_planned = len(plan.seeds)
+    stored = planning.read_plan(path)
     if command.options.seeds is None:
-        wanted = wanted | {"seeds": plan.seeds}
-    more_seeds = wanted["seeds"][n_planned:]
-    if more_seeds and wanted["seeds"][:n_planned] == plan.seeds:
-        plan = planning.add_seeds(plan, wanted["seeds"], command.line)
-        if command.beside:
-            plan.diverged = [*(plan.diverged or []), *list_diverged(command.beside, more_seeds)]
-    wanted = wanted | {"config": add_new_options(wanted["config"])}
-    planned = msgspec.structs.replace(plan, config=add_new_options(plan.config))
-    changed = [name for name, value in wanted.items() if getattr(planned, name) != value]
-    if "config" in changed:
-        changed.remove("config")
-        changed += name_changed_options(planned.config, wanted["config"])
+        wanted = wanted | {"seeds": stored.seeds}
+    plan = grow_plan(command, stored, wanted["seeds"])
+    changed = compare_plans(plan, wanted)
     if changed:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
                         f"{', '.join(changed)}): {advise_changed_plan(command, plan, changed)}")
     if command.beside:
         plan.committed_grown_from = command.beside.grown_from
-    # It refuses records that do not belong together, before more work.
-    note_changed_encodings(Study.load(path), plan.seeds)
+    study = Study.load(path)  # refuses records that do not belong together, before more work
+    note_changed_encodings(study, plan.seeds)
     added = ""
-    if len(plan.seeds) > n_planned:
-        added = f" with more seeds, {more_seeds}"
+    if len(plan.seeds) > len(stored.seeds):
+        added = f" with more seeds, {plan.seeds[len(stored.seeds):]}"
     say(f"plan    {path / 'plan.json'}: going on{added}")
     return plan
+
+
+def grow_plan(command: Command, plan: Plan, seeds: list[int]) -> Plan:
+    """Return the plan with all of these seeds; as it is if they do not begin with those it has."""
+    more_seeds = seeds[len(plan.seeds):]
+    if not more_seeds or seeds[:len(plan.seeds)] != plan.seeds:
+        return plan
+    grown = planning.add_seeds(plan, seeds, command.line)
+    if command.beside:
+        grown.diverged = [*(plan.diverged or []), *list_diverged(command.beside, more_seeds)]
+    return grown
+
+
+def compare_plans(plan: Plan, wanted: dict[str, Any]) -> list[str]:
+    """Return the names of the fields in which a plan differs from what is `wanted`, and those of
+    options in place of `config`."""
+    # Both can lack new options: what is wanted has the configurations of the study beside.
+    wanted = wanted | {"config": add_new_options(wanted["config"])}
+    plan = msgspec.structs.replace(plan, config=add_new_options(plan.config))
+    changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
+    if "config" in changed:
+        changed.remove("config")
+        changed += name_changed_options(plan.config, wanted["config"])
+    return changed
 
 
 def note_changed_encodings(study: Study, seeds: list[int]) -> None:
@@ -405,15 +432,15 @@ def estimate_training(command: Command, plan: Plan) -> float:
 
 def run_missing(run_training: RunTraining, command: Command, plan: Plan) -> bool:
     """Do what is missing of the study. Returns False when Ctrl-C stopped it."""
-    client = None
+    jobs = next_jobs(command, plan)
+    if not jobs:
+        return True
     with ExitStack() as held:
-        jobs = next_jobs(command, plan)
+        try:
+            client = open_client(held, command)
+        except KeyboardInterrupt:
+            return False
         while jobs:
-            if client is None:
-                try:
-                    client = open_client(held, command)
-                except KeyboardInterrupt:
-                    return False
             if not run_jobs(run_training, command, plan, client, jobs):
                 return False
             jobs = next_jobs(command, plan)
@@ -421,24 +448,31 @@ def run_missing(run_training: RunTraining, command: Command, plan: Plan) -> bool
 
 
 def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
-    """Write down what a job has returned, and remove the checkpoints that nobody needs any more."""
+    """Write down the Result of a job, and remove the checkpoints that nobody needs any more."""
     if isinstance(job, TuningJob):
+        # If the run diverged, the plan has None for its loss, and the report says so.
         rates = plan.tuned.arms.setdefault(job.arm, {})
         rates.setdefault(f"{job.lr:g}", {})[str(job.seed)] = result
     elif isinstance(job, CalibrationJob):
-        if result is None or abs(result - job.committed) > CALIBRATED:
-            raise UserError(f"{job.name} ends at {result} here and at {job.committed} in "
-                            f"{command.options.beside}: records of the two do not compare")
+        check_calibration(command, job, result)
         plan.calibration = Calibration(job.name, job.committed, result)
-    elif result is None:  # of a RecordJob, as below
+    elif result is None:  # a run of a RecordJob diverged
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job.name} diverged, and is left out")
         plan.diverged = [*(plan.diverged or []), job.name]
-    else:
+    else:  # the record of a RecordJob
         write_sealed(command.path / "results" / f"{job.name}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
     planning.write_plan(command.path, plan)
     remove_checkpoints(job)
+
+
+def check_calibration(command: Command, job: CalibrationJob, loss: float | None) -> None:
+    """Raise UserError if a committed run has another loss here, or diverged (None)."""
+    if loss is not None and abs(loss - job.committed) <= CALIBRATION_TOLERANCE:
+        return
+    raise UserError(f"{job.name} ends at {loss} here and at {job.committed} in "
+                    f"{command.options.beside}: records of the two do not compare")
 
 
 def remove_checkpoints(job: Job) -> None:
@@ -453,68 +487,87 @@ def remove_checkpoints(job: Job) -> None:
 # --- on the workers -------------------------------------------------------------------------------
 
 
+@dataclass
+class RunningJobs:
+    """Jobs that workers do, and what has become of them so far."""
+
+    command: Command
+    plan: Plan
+    pending: dict[Any, Job]
+    """Futures of the jobs that are not done."""
+    bar: tqdm
+    silent: set[str] = field(default_factory=set)
+    """The workers that did not answer `stop_jobs`."""
+    stopped: bool = False
+    """Whether Ctrl-C or an error has stopped the jobs."""
+    failure: BaseException | None = None
+    """The error of the first job that failed."""
+    not_kept: Exception | None = None
+    """The error of the first result that could not be kept."""
+
+    def collect(self, future: Any) -> None:
+        """Keep the result of a job that is done, or remember its error."""
+        if future.status != "finished":
+            del self.pending[future]
+            if not self.stopped:  # a job that is stopped fails too
+                self.stopped = True
+                self.failure = future.exception()
+            return
+        result = future.result()  # Ctrl-C can interrupt this: the job is pending still
+        job = self.pending.pop(future)
+        # As long as a future is held, Dask does its job again if the worker that has the result is
+        # lost. The job's checkpoints are gone by then.
+        future.release()
+        try:
+            keep_result(self.command, self.plan, job, result)
+        except Exception as error:
+            self.stopped = True
+            self.not_kept = self.not_kept or error
+        self.bar.update()
+
+    def raise_errors(self) -> None:
+        """Raise the error of a result that could not be kept, or else UserError for a job that
+        failed, or for a worker that did not answer."""
+        if self.not_kept:
+            if self.failure:
+                say(f"error: {first_line(self.failure)}")
+            raise self.not_kept
+        if self.failure:
+            raise UserError(first_line(self.failure)) from self.failure
+        if self.silent:
+            raise UserError(f"no answer from {', '.join(sorted(self.silent))} within "
+                            f"{ANSWER_SECONDS} seconds, so what this worker trains may not have "
+                            "saved: end the worker, and give the same command again")
+
+
 def run_jobs(
     run_training: RunTraining, command: Command, plan: Plan, client: Any, jobs: list[Job]
 ) -> bool:
     """Run jobs on the workers, and keep what they return. Returns False if Ctrl-C stopped it.
 
     The first job that fails and the first result that cannot be kept stop the others, as Ctrl-C
-    does: their trainings save and end. Only then is an error raised: that of the result, or
-    UserError for the job, or for a worker that did not answer. A second Ctrl-C, and UserError for a
-    scheduler that has ended, come at once.
+    does: their trainings save and end. Only then is an error raised, see `RunningJobs`. A second
+    Ctrl-C, and UserError for a scheduler that has ended, come at once.
     """
-    stopped = False
-    silent: set[str] = set()
-    failures: list[BaseException] = []
-    not_kept: list[Exception] = []
     with (
-        lost_scheduler(client, command),
+        explaining_lost_scheduler(client, command),
         tqdm(total=len(jobs), desc="jobs", unit="job", dynamic_ncols=True) as bar,
     ):
         pending = submit_jobs(run_training, command, client, jobs)
+        running = RunningJobs(command, plan, pending, bar)
         while pending:
             try:
-                if stopped:
-                    stop_jobs(client, pending, silent)
-                for future in wait_for_first(pending, 1 if stopped else None):
-                    if future.status != "finished":
-                        del pending[future]
-                        if not stopped:  # a job that is stopped fails too
-                            stopped = True
-                            failures.append(future.exception())
-                        continue
-                    result = future.result()  # Ctrl-C can interrupt this: the job is pending still
-                    job = pending.pop(future)
-                    # As long as a future is held, Dask does its job again if the worker that has
-                    # the result is lost. The job's checkpoints are gone by then.
-                    future.release()
-                    try:
-                        keep_result(command, plan, job, result)
-                    except Exception as error:
-                        stopped = True
-                        not_kept.append(error)
-                    bar.update()
+                if running.stopped:
+                    stop_jobs(client, pending, running.silent)
+                for future in wait_for_first(pending, 1 if running.stopped else None):
+                    running.collect(future)
             except KeyboardInterrupt:
-                if stopped:
+                if running.stopped:
                     raise
                 say("\nstopping: the trainings that run save first")
-                stopped = True
-    raise_first(not_kept, failures)
-    if silent:
-        raise UserError(f"no answer from {', '.join(sorted(silent))} within {ANSWER} seconds, so "
-                        "what this worker trains may not have saved: end the worker, and give the "
-                        "same command again")
-    return not stopped
-
-
-def raise_first(not_kept: Sequence[Exception], failures: Sequence[BaseException]) -> None:
-    """Raise the first error of a result that could not be kept, or else of a job that failed."""
-    if not_kept:
-        if failures:
-            say(f"error: {first_line(failures[0])}")
-        raise not_kept[0]
-    if failures:
-        raise UserError(first_line(failures[0])) from failures[0]
+                running.stopped = True
+    running.raise_errors()
+    return not running.stopped
 
 
 def wait_for_first(pending: dict[Any, Job], timeout: float | None) -> set[Any]:
@@ -530,8 +583,9 @@ def wait_for_first(pending: dict[Any, Job], timeout: float | None) -> set[Any]:
 
 
 @contextmanager
-def lost_scheduler(client: Any, command: Command) -> Iterator[None]:
-    """Turn any error that comes of a scheduler's end into a UserError."""
+def explaining_lost_scheduler(client: Any, command: Command) -> Iterator[None]:
+    """Turn any error that comes of the end of the scheduler, or of our workers, into a UserError.
+    """
     try:
         yield
     except UserError:
@@ -563,25 +617,26 @@ def stop_jobs(client: Any, pending: dict[Any, Job], silent: set[str]) -> None:
 
     `run_jobs` repeats this until no job is left, for two reasons. A job may begin just now. And a
     worker may be lost just now, whose jobs then go to another one. A worker that does not answer
-    for ANSWER seconds is added to `silent`: nobody waits for its jobs.
+    for ANSWER_SECONDS seconds is added to `silent`: nobody waits for its jobs.
 
     Raises UserError if the scheduler does not answer.
     """
     keys = {future.key for future in pending}
     try:
         answers, assigned = client.sync(ask_to_stop, client, keys, silent,
-                                        callback_timeout=2 * ANSWER)
+                                        callback_timeout=2 * ANSWER_SECONDS)
     except TimeoutError:
-        raise UserError(f"no answer from the scheduler within {2 * ANSWER} seconds, so the "
+        raise UserError(f"no answer from the scheduler within {2 * ANSWER_SECONDS} seconds, so the "
                         "trainings may not have saved: end it and its workers, start them again, "
                         "and give the same command again") from None
     staying = set().union(*answers.values())
     for worker, its_keys in assigned.items():
+        # It came meanwhile, or was lost before it could answer: the next round asks again.
         if worker not in answers and worker not in silent:
             staying.update(its_keys)
-    waiting = [future for future in pending if future.key not in staying and not future.done()]
-    client.cancel(waiting)
-    for future in waiting:
+    abandoned = [future for future in pending if future.key not in staying and not future.done()]
+    client.cancel(abandoned)
+    for future in abandoned:
         del pending[future]
 
 
@@ -598,7 +653,7 @@ async def ask_to_stop(
     async def ask(worker: str) -> None:
         question = client.run(request_stop, keys, workers=[worker], on_error="ignore")
         try:
-            answers.update(await asyncio.wait_for(question, ANSWER))
+            answers.update(await asyncio.wait_for(question, ANSWER_SECONDS))
         except TimeoutError:
             silent.add(worker)
 
@@ -652,9 +707,11 @@ def open_client(held: ExitStack, command: Command) -> Any:
         held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
         with holding_interrupts():
             cluster = held.enter_context(LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, memory_limit=0,
-                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-                env={"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
+                n_workers=n_workers, threads_per_worker=1,
+                memory_limit=0,  # none: Dask would end a worker that reaches it
+                dashboard_address="127.0.0.1:0",  # any free port
+                silence_logs=logging.CRITICAL, env={"OMP_NUM_THREADS": "1"},
+                preload=[do_job_on_worker.__module__],  # for its `dask_setup`
             ))
     # The client logs, with tracebacks, what becomes an error of one line here.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)

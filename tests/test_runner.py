@@ -417,7 +417,7 @@ def copied_study(finished, tmp_path) -> Path:
 @pytest.fixture
 def worse_study(copied_study) -> Path:
     """A study in which the loss of sin's shortest run is 0.011 higher, which is more than
-    CALIBRATED."""
+    CALIBRATION_TOLERANCE."""
     record = read_sealed(copied_study / "results" / "sin-s0.json", "")
     record["horizons"][0]["loss"] += 0.011
     write_sealed(copied_study / "results" / "sin-s0.json", record)

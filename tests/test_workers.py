@@ -155,7 +155,7 @@ def test_the_jobs_of_a_worker_that_is_being_lost_are_not_cancelled():
 
 
 def test_nobody_waits_for_the_jobs_of_a_worker_that_hangs(monkeypatch):
-    monkeypatch.setattr(runner, "ANSWER", 0.1)
+    monkeypatch.setattr(runner, "ANSWER_SECONDS", 0.1)
 
     async def run(function, keys, workers, on_error):
         if workers == ["tcp://other"]:
@@ -168,7 +168,7 @@ def test_nobody_waits_for_the_jobs_of_a_worker_that_hangs(monkeypatch):
 @pytest.mark.slow
 def test_a_study_that_is_stopped_goes_without_a_frozen_worker(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "do_job_on_worker", wait_and_save)
-    monkeypatch.setattr(runner, "ANSWER", 3)
+    monkeypatch.setattr(runner, "ANSWER_SECONDS", 3)
 
     def freeze_and_interrupt() -> None:
         files = [tmp_path / "first.pid", tmp_path / "second.pid"]
@@ -220,7 +220,7 @@ def test_the_end_of_the_scheduler_is_an_error_of_one_line(workdir, tmp_path, cap
 def test_ctrl_c_ends_a_study_whose_scheduler_is_frozen(
     workdir, tmp_path, capsys, monkeypatch, scheduler
 ):
-    monkeypatch.setattr(runner, "ANSWER", 2)
+    monkeypatch.setattr(runner, "ANSWER_SECONDS", 2)
     process, address = scheduler
     argv = study_arguments(workdir, "--scheduler", address, "--log.runs", str(tmp_path))
 
