@@ -471,8 +471,9 @@ def check_calibration(command: Command, job: CalibrationJob, loss: float | None)
     """Raise UserError if a committed run has another loss here, or diverged (None)."""
     if loss is not None and abs(loss - job.committed) <= CALIBRATION_TOLERANCE:
         return
-    raise UserError(f"{job.name} ends at {loss} here and at {job.committed} in "
-                    f"{command.options.beside}: records of the two do not compare")
+    here = "diverged here, and ended" if loss is None else f"ends at {loss} here and"
+    raise UserError(f"{job.name} {here} at {job.committed} in {command.options.beside}: records of "
+                    "the two do not compare")
 
 
 def remove_checkpoints(job: Job) -> None:
@@ -594,8 +595,12 @@ def explaining_lost_scheduler(client: Any, command: Command) -> Iterator[None]:
         # The client cancels all futures, and tries to connect for a while.
         if client.status == "running" and not isinstance(error, CancelledError):
             raise
-        raise UserError(f"the scheduler {command.options.scheduler} has ended: start it and its "
-                        "workers again, and give the same command again") from error
+        scheduler = command.options.scheduler
+        message = (f"the scheduler {scheduler} has ended: start it and its workers again, and give "
+                   "the same command again")
+        if scheduler is None:  # of workers of our own
+            message = "the worker processes have ended: give the same command again"
+        raise UserError(message) from error
 
 
 def submit_jobs(

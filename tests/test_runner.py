@@ -448,6 +448,13 @@ def test_a_calibration_that_failed_is_not_in_the_plan(workdir, tmp_path):
     assert stored.calibration is None
 
 
+def test_a_calibration_that_diverged_is_said_to_have(workdir, tmp_path):
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
+    job = CalibrationJob(name="calibration-rope-s0", trainings=[], committed=2.5)
+    with pytest.raises(UserError, match="-s0 diverged here, and ended at 2.5 in .*do not compare"):
+        runner.keep_result(command, make_plan(), job, None)
+
+
 def test_beside_a_study_its_diverged_runs_are_taken_over(
     workdir, diverged_study, tmp_path, monkeypatch
 ):

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -214,6 +215,14 @@ def test_the_end_of_the_scheduler_is_an_error_of_one_line(workdir, tmp_path, cap
     threading.Thread(target=end_scheduler).start()
     lines = error_lines(capsys, ablate.main, *argv)
     assert lines[-1].startswith(f"error: the scheduler {address} has ended: ")
+
+
+def test_the_end_of_workers_of_our_own_names_no_scheduler():
+    client = Mock(status="closed")
+    command = Mock(options=Mock(scheduler=None))
+    with (pytest.raises(UserError, match="^the worker processes have ended: give the same command"),
+          runner.explaining_lost_scheduler(client, command)):
+        raise CancelledError("job")
 
 
 @pytest.mark.slow
