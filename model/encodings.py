@@ -535,6 +535,29 @@ def check_buffers(model: nn.Module) -> None:
         )
 
 
+def check_embed(position: PositionEncoding, config: ModelConfig) -> None:
+    """Raise UserError if `embed` of a new encoding does not keep the shape of the embeddings.
+
+    It is called for one token and for three, once for a model, so that no step has to look. Without
+    its weights, or with them elsewhere than on the CPU, an encoding is not checked.
+    """
+    has_weights = all(parameter.is_cpu for parameter in position.parameters())
+    if not overrides(type(position), "embed") or not has_weights:
+        return
+    for n_tokens in (1, min(3, config.max_positions)):
+        h = torch.zeros(2, n_tokens, config.dim)
+        with torch.no_grad():
+            result: Any = position.embed(h, 0)
+        returned = type(result).__name__
+        if isinstance(result, Tensor):
+            returned = f"the shape {tuple(result.shape)}"
+        if returned != f"the shape {tuple(h.shape)}":
+            raise UserError(
+                f"embed of model.position {config.position} returns {returned} for embeddings of "
+                f"the shape {tuple(h.shape)}: it must return a tensor of the same shape"
+            )
+
+
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
     """Raise UserError if the bias of a new encoding has the wrong shape, or leaves no token to see.
 

@@ -23,7 +23,14 @@ from torch.utils.hooks import RemovableHandle
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.dropout import Drop, make_dropout
-from model.encodings import POSITIONS, check_bias, check_buffers, check_position, key_dim
+from model.encodings import (
+    POSITIONS,
+    check_bias,
+    check_buffers,
+    check_embed,
+    check_position,
+    key_dim,
+)
 from model.kernels import or_faster
 from model.position import Mask
 from model.rope import apply_rotary_emb
@@ -286,6 +293,7 @@ class Transformer(nn.Module):
         self.drawn_as: dict[str, tuple[str, float]] = {}
         with fixed_draws("attach"):
             self.position.attach(self)
+            check_embed(self.position, config)
         check_buffers(self)
 
     @torch.no_grad()

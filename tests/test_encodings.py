@@ -203,6 +203,19 @@ def test_a_bias_of_another_shape_is_refused(shape, returned, monkeypatch):
         "must have (1 or H, T, S), here (1, 2, 3) or (6, 2, 3)")
 
 
+@pytest.mark.parametrize("embed, words", [
+    (lambda h: h[0], "returns the shape (1, 48) for embeddings of the shape (2, 1, 48)"),
+    (lambda h: h.mean(1, True), "returns the shape (2, 1, 48) for embeddings of the shape (2, 3, "),
+    (lambda h: h + torch.zeros(9, 48), "returns the shape (2, 9, 48) for embeddings of the shape "),
+    (lambda h: None, "returns NoneType for embeddings of the shape (2, 1, 48): it must return a")])
+def test_an_embed_that_changes_the_shape_is_refused(embed, words, monkeypatch):
+    class Mine(PositionEncoding):
+        def embed(self, h, start):
+            return embed(h)
+
+    assert refusal(monkeypatch, Mine).startswith(f"embed of model.position mine {words}")
+
+
 def test_a_bias_by_which_token_0_sees_nothing_is_refused(monkeypatch):
     class Logarithm(PositionEncoding):
         """Minus infinity at distance 0, and NaN for later keys, which are hidden anyway."""
