@@ -616,7 +616,7 @@ def losses_row(
     difference = ""
     if result is not first:
         difference = show_error(result[f"{prefix}difference"], result[f"{prefix}difference_se"],
-                                "+.4f")
+                                "+z.4f")
     perplexity = show(result["perplexity"], ".2f" if result["loss"] < LARGE_LOSS else ".3g")
     return [name, f"{result['least_context']} to {result['most_context']}",
             show_error(result["loss"], result["se"]) + mark, perplexity + mark,
@@ -634,7 +634,7 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
         tokens = f"{result['tokens']:,}" if "tokens" in result else "-"
         losses = [show(row["loss"]) for row in result["context"]]
         rows.append([name, result["config"]["model"]["position"], f"{result['parameters']:,}",
-                     tokens, str(result["seq_len"]), *losses, show(result["shift"], "+.4f")])
+                     tokens, str(result["seq_len"]), *losses, show(result["shift"], "+z.4f")])
     notes = ["cut C: loss in windows of C tokens end to end; a target sees from 1 to C tokens",
              "slide C: loss of the same targets in windows that move on by T/2; a target sees more "
              "than C - T/2",

@@ -398,9 +398,22 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
 
 
-def number(value: float, form: str = "+.3f") -> str:
-    """A number, with the typographic minus (U+2212)."""
+def number(value: float, form: str = "+z.3f") -> str:
+    """A number, with the typographic minus (U+2212). By the z, no zero has a minus."""
     return format(value, form).replace("-", "−")
+
+
+def interval(low: float, high: float) -> str:
+    """Return an interval as text, such as [−0.004, +0.002].
+
+    If it excludes 0, a bound that would be rounded to 0 has more digits, so that it is seen.
+    """
+    excludes_zero = low > 0 or high < 0
+    bounds = []
+    for bound in (low, high):
+        form = "+.1g" if excludes_zero and round(bound, 3) == 0 else "+z.3f"
+        bounds.append(number(bound, form))
+    return f"[{', '.join(bounds)}]"
 
 
 def difference(result: stats.Paired | None, seeds: int | None = None,
@@ -412,7 +425,7 @@ def difference(result: stats.Paired | None, seeds: int | None = None,
     """
     if result is None:
         return UNDEFINED
-    bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
+    bounds = f" {interval(*result.interval)}" if result.interval else ""
     mark = UNCERTAIN if uncertain else ""
     some_are_missing = seeds is not None and seeds != result.n
     pairs = f" ({result.n} of them)" if some_are_missing else ""
@@ -424,7 +437,7 @@ def with_sd(values: Collection[float]) -> str:
     if not values:
         return UNDEFINED
     spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return number(statistics.fmean(values), ".3f") + spread
+    return f"{statistics.fmean(values):.3f}{spread}"
 
 
 def span(times: Collection[float], end: float) -> str:

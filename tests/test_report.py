@@ -333,6 +333,15 @@ def test_a_finished_study_is_not_called_unfinished(made_up_page):
     assert "Unfinished" not in made_up_page
 
 
+@pytest.mark.parametrize("mean, low, high, words", [
+    (-0.0001, -0.002, 0.0018, "+0.000 [−0.002, +0.002]"),
+    (0.0001, -0.0002, 0.0004, "+0.000 [+0.000, +0.000]"),
+    (-0.001, -0.0016, -0.0004, "−0.001 [−0.002, −0.0004]"),
+    (0.002, 0.0003, 0.0037, "+0.002 [+0.0003, +0.004]")])
+def test_no_zero_has_a_minus_and_no_interval_without_0_shows_it(mean, low, high, words):
+    assert report.difference(stats.Paired(3, mean, (low, high))) == words
+
+
 def test_an_arm_without_records_has_no_difference(half_run):
     assert "nope − sin" in half_run
     assert "alibi − sin" not in half_run
