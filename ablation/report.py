@@ -399,7 +399,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def number(value: float, form: str = "+z.3f") -> str:
-    """A number, with the typographic minus (U+2212). By the z, no zero has a minus."""
+    """A number, with the typographic minus (U+2212). With z, no zero has a minus."""
     return format(value, form).replace("-", "−")
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -71,7 +72,7 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
         print_plan(command, open_plan(command))
         return 0
     busy = f"another ablate.py is working on {path}: wait for it, or choose another --name"
-    with locked(path, busy, wait=False):
+    with locked(path, busy, wait=False), sigterm_as_interrupt():
         plan = open_plan(command)
         print_plan(command, plan)
         planning.write_plan(path, plan)
@@ -431,7 +432,7 @@ def estimate_training(command: Command, plan: Plan) -> float:
 
 
 def run_missing(run_training: RunTraining, command: Command, plan: Plan) -> bool:
-    """Do what is missing of the study. Returns False when Ctrl-C stopped it."""
+    """Do what is missing of the study. Returns False if Ctrl-C or SIGTERM stopped it."""
     jobs = next_jobs(command, plan)
     if not jobs:
         return True
@@ -544,7 +545,8 @@ class RunningJobs:
 def run_jobs(
     run_training: RunTraining, command: Command, plan: Plan, client: Any, jobs: list[Job]
 ) -> bool:
-    """Run jobs on the workers, and keep what they return. Returns False if Ctrl-C stopped it.
+    """Run jobs on the workers, and keep what they return. Returns False if Ctrl-C or SIGTERM
+    stopped it.
 
     The first job that fails and the first result that cannot be kept stop the others, as Ctrl-C
     does: their trainings save and end. Only then is an error raised, see `RunningJobs`. A second
@@ -668,14 +670,31 @@ async def ask_to_stop(
 
 
 @contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does. A second one does nothing, because some schedulers send two.
+    """
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
 def holding_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of this context.
+    """Let Ctrl-C and SIGTERM wait for the end of this context.
 
     The processes that are started within get no Ctrl-C at all, except on Windows. One that is ended
     by it while it starts would print a traceback, and so would Dask, which waits for it.
     """
     received: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    handlers = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handlers[number] = signal.signal(number, lambda number, frame: received.append(number))
     mask: set[int] = set()
     can_block = hasattr(signal, "pthread_sigmask")
     if can_block:  # processes inherit what is blocked
@@ -686,7 +705,8 @@ def holding_interrupts() -> Iterator[None]:
     finally:
         if can_block:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
 

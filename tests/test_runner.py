@@ -754,12 +754,30 @@ def test_arms_are_added_beside_a_study(workdir, finished, capsys):
             f"python {find_script('ablate.py')} --beside {finished} --arms alibi") in error
 
 
-def test_ctrl_c_waits_for_the_end_of_a_start():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_wait_for_the_end_of_a_start(number):
     reached_the_end = False
     with pytest.raises(KeyboardInterrupt), runner.holding_interrupts():
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         reached_the_end = True
     assert reached_the_end
+
+
+def test_sigterm_stops_a_study_as_ctrl_c_does(workdir, tmp_path, monkeypatch, capsys):
+    """The second one, which a scheduler may send, does nothing."""
+    def run_jobs(*arguments):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    monkeypatch.setattr(runner, "open_client", Mock())
+    monkeypatch.setattr(runner, "run_jobs", run_jobs)
+    handler = signal.getsignal(signal.SIGTERM)
+    assert exit_code(ablate.main, *study_arguments(workdir, "--log.runs", str(tmp_path))) == 130
+    assert "stopped, and what was running has saved. To go on: python" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 def test_a_study_that_is_interrupted_at_its_start_says_how_to_go_on(workdir, monkeypatch, capsys):
