@@ -425,7 +425,7 @@ def make_package(
     else:
         groups = choose_groups(model, len(tokens))
     traced = TracedStep(model, cache, prefills, groups)
-    packed = traced.stand_ins(weights)
+    matrices = traced.make_stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
     token_sizes: dict[int, Any] = {}
     cache_sizes: dict[int, Any] = {2: any_size}
@@ -446,9 +446,9 @@ def make_package(
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
-                traced, (weights, packed, tokens, key_slots, cache.keys, cache.values),
+                traced, (weights, matrices, tokens, key_slots, cache.keys, cache.values),
                 strict=False,
-                dynamic_shapes=([{} for _ in weights], [{} for _ in packed], token_sizes,
+                dynamic_shapes=([{} for _ in weights], [{} for _ in matrices], token_sizes,
                                 {0: any_size}, caches, caches),
                 # Where the trace holds only if one size is less than another, the package raises
                 # for all others. It checks neither that sizes are equal nor a size against a
@@ -503,7 +503,7 @@ class TracedStep(nn.Module):
         self.prefills = prefills
         self.groups = groups
 
-    def stand_ins(self, weights: list[Tensor]) -> list[Tensor]:
+    def make_stand_ins(self, weights: list[Tensor]) -> list[Tensor]:
         """Return what stands for the packed or joined matrices while the step is traced.
 
         Tracing reads their shapes only. It does not take opaque tensors.
@@ -519,10 +519,10 @@ class TracedStep(nn.Module):
         return matrices
 
     def forward(
-        self, weights: list[Tensor], packed: list[Tensor], tokens: Tensor, key_slots: Tensor,
+        self, weights: list[Tensor], matrices: list[Tensor], tokens: Tensor, key_slots: Tensor,
         keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
-        """weights: those of `read_tensors`; packed: the packed or joined matrices of `groups`;
+        """weights: those of `read_tensors`; matrices: the packed or joined ones of `groups`;
         key_slots: see `make_key_slots`."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
@@ -535,9 +535,9 @@ class TracedStep(nn.Module):
         cache.values = values
         cache.length = 0 if self.prefills else key_slots.shape[0] - 1
         last = {"last_only": True}
-        multiply = packed_forms.multiply_packed
+        multiply_matrix = packed_forms.multiply_packed
         if self.prefills:  # with joined matrices, which are not packed
-            multiply = kernels.multiply_separately
-        products = packed_forms.PackedProducts(grouped, packed, multiply)
-        with kernels.products_by_packed(products):
+            multiply_matrix = kernels.multiply_separately
+        products = packed_forms.GroupedProducts(grouped, matrices, multiply_matrix)
+        with kernels.products_by_groups(products):
             return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

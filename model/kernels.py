@@ -32,7 +32,7 @@ attend            attend_by_sums           compiled generation: without a mask o
                   attend_one_query         no mask, everywhere else
 
 packed_forms.py: in generation on a CPU, with packed or int8 weights
-linear            PackedProducts.multiply  compiled decoding, see `packs_weights`
+linear            GroupedProducts.multiply compiled decoding, see `packs_weights`
 multiply_int8     int8_with_float_inputs   compiled decoding: up to 4 tokens with AVX-512, and up to
                                            8, as words, with AVX2
                   int8_by_float_weights    where torch has no fast int8 product
@@ -64,7 +64,7 @@ Form = Callable[..., Any]
 
 # What holds within a context. Only the context sets it, and sets it back.
 _uses_onednn = False  # `products_by_onednn`
-_packed: packed_forms.PackedProducts | None = None  # `products_by_packed`
+_groups: packed_forms.GroupedProducts | None = None  # `products_by_groups`
 
 
 def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
@@ -101,8 +101,8 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
     # Autocast converts the operands of F.linear, and not those of the faster forms.
     if device not in MAX_SUMMED or torch.is_autocast_enabled(device):
         return None
-    if _packed is not None and _packed.holds(weight):
-        return _packed.multiply
+    if _groups is not None and _groups.holds(weight):
+        return _groups.multiply
     if not torch.is_grad_enabled():
         if torch.compiler.is_compiling():
             few_rows = x[..., 0].numel() <= MAX_SUMMED[device]
@@ -224,7 +224,7 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
     # `auto` computes in float32 there.
     if not torch.is_grad_enabled():
-        is_package = _packed is not None and torch.compiler.is_exporting()
+        is_package = _groups is not None and torch.compiler.is_exporting()
         if not is_package or not scores_whole_prompts(xq.device, xq.dtype, len(xq)):
             return None
         is_short = xq.shape[2] <= shared_forms.LONGEST_SCORED
@@ -336,7 +336,7 @@ def keeps_float_inputs(x: Tensor, weight: Tensor, product: Form) -> bool:
 
     `product` is the form of `linear` for these operands.
     """
-    if _packed is not None and _packed.holds(weight):  # as words
+    if _groups is not None and _groups.holds(weight):  # as words
         return True
     if product is not decoding_forms.linear_by_sums or x[..., 0].numel() > MAX_FLOAT_TOKENS:
         return False
@@ -419,15 +419,15 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
 
 
 @contextmanager
-def products_by_packed(packed: packed_forms.PackedProducts) -> Iterator[None]:
-    """Return a context in which products with the weights in `packed` are its products."""
-    global _packed
-    before = _packed
-    _packed = packed
+def products_by_groups(products: packed_forms.GroupedProducts) -> Iterator[None]:
+    """Return a context in which `products` multiply with the weights that they hold."""
+    global _groups
+    before = _groups
+    _groups = products
     try:
         yield
     finally:
-        _packed = before
+        _groups = before
 
 
 # --- products by oneDNN ---

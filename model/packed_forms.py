@@ -147,23 +147,23 @@ def multiply_packed(x: Tensor, matrix: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, matrix, None, "none", [], "")
 
 
-class PackedProducts:
-    """Products with matrices that were joined or packed, for the weights that they were made of.
+class GroupedProducts:
+    """Products with matrices that hold a group of weights each, packed or not.
 
-    A product with one of the joined weights is a part of the product with all of them. That is
-    computed once, if the products with the others follow at once and have the same x. `multiply`
-    is the product with one of the matrices.
+    The product with a weight is a part of the product with the matrix of its group. The latter is
+    computed once, if the products with the other weights of the group follow at once and have the
+    same x. `multiply_matrix` multiplies with a whole matrix.
     """
 
     def __init__(
-        self, groups: Sequence[Sequence[Tensor]], packed: Sequence[Tensor],
-        multiply: Callable[[Tensor, Tensor], Tensor] = multiply_packed,
+        self, groups: Sequence[Sequence[Tensor]], matrices: Sequence[Tensor],
+        multiply_matrix: Callable[[Tensor, Tensor], Tensor] = multiply_packed,
     ):
-        self.multiply_all = multiply
+        self.multiply_matrix = multiply_matrix
         self.places: dict[int, tuple[Tensor, int, int]] = {}
-        """By the id of a weight: what it is packed in, and the first and last of its rows there."""
+        """By the id of a weight: its matrix, its first row there, and the row after its last."""
         self.held = groups  # an id is not used again as long as its weight is held
-        for parts, matrix in zip(groups, packed, strict=True):
+        for parts, matrix in zip(groups, matrices, strict=True):
             start = 0
             for part in parts:
                 self.places[id(part)] = (matrix, start, start + len(part))
@@ -173,16 +173,16 @@ class PackedProducts:
         self.product: Any = None
 
     def holds(self, weight: Tensor) -> bool:
-        """Return whether a weight is packed."""
+        """Return whether one of the matrices holds a weight."""
         return id(weight) in self.places
 
     def multiply(self, x: Tensor, weight: Tensor) -> Tensor:
-        """`linear`, (..., I) -> (..., O), with what a weight (O, I) is packed in."""
+        """`linear`, (..., I) -> (..., O), by the matrix that holds a weight (O, I)."""
         matrix, start, stop = self.places[id(weight)]
         if weight.dtype == torch.int8:
             return linear_by_words(x, matrix)
         if x is not self.x or matrix is not self.matrix:
-            self.product = self.multiply_all(x, matrix)
+            self.product = self.multiply_matrix(x, matrix)
             self.x = x
             self.matrix = matrix
         return self.product[..., start:stop]

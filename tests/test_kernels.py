@@ -172,8 +172,9 @@ def test_a_product_by_float_weights_is_a_product(converted, monkeypatch):
 
 def multiply_packed(x, *weights):
     """The products of x with each of the weights, which are packed as one matrix."""
-    packed = packed_forms.PackedProducts([weights], [packed_forms.pack_matrices(weights, len(x))])
-    return [packed.multiply(x, weight) for weight in weights]
+    matrix = packed_forms.pack_matrices(weights, len(x))
+    products = packed_forms.GroupedProducts([weights], [matrix])
+    return [products.multiply(x, weight) for weight in weights]
 
 
 def test_packed_products_are_products():
@@ -200,9 +201,9 @@ def test_packed_bfloat16_products_are_rounded_once():
 def test_packed_products_follow_their_input():
     """Of another x they are computed anew, though the matrix is the same."""
     weight = randn(31, 48, seed=1)
-    packed = packed_forms.PackedProducts([[weight]], [packed_forms.pack_matrices([weight], 9)])
-    first = packed.multiply(randn(9, 48), weight)
-    second = packed.multiply(2 * randn(9, 48), weight)
+    products = packed_forms.GroupedProducts([[weight]], [packed_forms.pack_matrices([weight], 9)])
+    first = products.multiply(randn(9, 48), weight)
+    second = products.multiply(2 * randn(9, 48), weight)
     torch.testing.assert_close(second, 2 * first, rtol=1e-5, atol=2e-5)
 
 
@@ -524,9 +525,9 @@ def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
 
 def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
     weight = randn(31, 48)
-    packed = packed_forms.PackedProducts([[weight]], [packed_forms.pack_matrices([weight], 8)])
-    with torch.no_grad(), kernels.products_by_packed(packed):
-        assert kernels.choose_linear(randn(8, 1, 48), weight) == packed.multiply
+    products = packed_forms.GroupedProducts([[weight]], [packed_forms.pack_matrices([weight], 8)])
+    with torch.no_grad(), kernels.products_by_groups(products):
+        assert kernels.choose_linear(randn(8, 1, 48), weight) == products.multiply
         another = kernels.choose_linear(randn(8, 1, 48), randn(31, 48))
         assert another is decoding_forms.linear_by_sums
 
@@ -569,8 +570,8 @@ def test_with_avx2_int8_weights_that_are_no_words_are_not_summed(compiling, monk
 
 
 def test_words_are_multiplied_with_float_inputs(compiling):
-    packed = packed_forms.PackedProducts([[BYTES]], [packed_forms.pack_matrices([BYTES], 8)])
-    with kernels.products_by_packed(packed):
+    products = packed_forms.GroupedProducts([[BYTES]], [packed_forms.pack_matrices([BYTES], 8)])
+    with kernels.products_by_groups(products):
         assert choose_int8(8) is packed_forms.int8_with_float_inputs
         assert choose_int8(8, BYTES.clone()) is not packed_forms.int8_with_float_inputs
 
@@ -673,7 +674,7 @@ def exporting(monkeypatch):
     """As in the package of a prefill, on a processor with instructions for bfloat16."""
     monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(kernels, "_packed", Mock())
+    monkeypatch.setattr(kernels, "_groups", Mock())
 
 
 def test_compiled_prefill_attends_to_short_prompts_by_two_products(exporting):
@@ -689,7 +690,7 @@ def test_compiled_prefill_in_float32_or_of_several_rows_attends_plainly(exportin
 
 
 def test_what_others_export_attends_plainly(exporting, monkeypatch):
-    monkeypatch.setattr(kernels, "_packed", None)
+    monkeypatch.setattr(kernels, "_groups", None)
     with torch.no_grad():
         assert choose_attention(512, rows=1) is None
 

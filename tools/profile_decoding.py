@@ -179,8 +179,8 @@ def measure_alone(product: Product, layers: int, rows: int, dtype: torch.dtype) 
     call: Callable[[Tensor, Tensor], Tensor] = linear
     if kernels.packs_weights(x.device, dtype, rows):
         packed = [packed_forms.pack_matrices([weight], rows) for weight in weights]
-        by_packed = packed_forms.PackedProducts([[weight] for weight in weights], packed)
-        call = by_packed.multiply
+        products = packed_forms.GroupedProducts([[weight] for weight in weights], packed)
+        call = products.multiply
 
     def multiply() -> None:
         for weight in weights:
