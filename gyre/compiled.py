@@ -537,7 +537,7 @@ class TracedStep(nn.Module):
         last = {"last_only": True}
         multiply_matrix = packed_forms.multiply_packed
         if self.prefills:  # with joined matrices, which are not packed
-            multiply_matrix = kernels.multiply_separately
+            multiply_matrix = kernels.multiply_whole
         products = packed_forms.GroupedProducts(grouped, matrices, multiply_matrix)
         with kernels.products_by_groups(products):
             return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]

@@ -99,7 +99,7 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
     """Return the fastest way to multiply these operands, or None for F.linear."""
     device = x.device.type
     # Autocast converts the operands of F.linear, and not those of the faster forms.
-    if device not in MAX_SUMMED or torch.is_autocast_enabled(device):
+    if device not in ("cpu", "cuda") or torch.is_autocast_enabled(device):
         return None
     if _groups is not None and _groups.holds(weight):
         return _groups.multiply
@@ -109,21 +109,31 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
             if few_rows:
                 return decoding_forms.linear_by_sums
         else:
-            product = packed_forms.find_product(x, weight)
-            if product is not None:
-                return lambda *_: product
-    if _uses_onednn and device == "cpu" and suits_onednn(x, weight):
+            share = packed_forms.find_product(x, weight)
+            if share is not None:
+                # Another thread may replace the product before this form is called.
+                return lambda x, weight: share
+    return choose_library_product(x, weight)
+
+
+def choose_library_product(x: Tensor, weight: Tensor) -> Form | None:
+    """Return oneDNN's product if it multiplies these operands, or None for F.linear."""
+    if _uses_onednn and x.device.type == "cpu" and suits_onednn(x, weight):
         return shared_forms.onednn_product
     return None
 
 
-def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
-    """Return the faster form of `call_each` for these layers, or None.
+def multiply_whole(x: Tensor, weight: Tensor) -> Tensor:
+    """`linear` by oneDNN or F.linear, without a look for joined or packed weights."""
+    multiply = choose_library_product(x, weight) or F.linear
+    return multiply(x, weight)
 
-    Packages have forms of their own, and training needs the gradient of each weight.
-    """
+
+def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
+    """Return the faster form of `call_each` for these layers, or None."""
     if converts_inputs(x) and all(map(packed_forms.can_join, layers)):
         return training_forms.call_each_on_one_copy
+    # Training needs the gradient of each weight, and packages have forms of their own.
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     if torch.is_autocast_enabled(x.device.type):
@@ -131,14 +141,7 @@ def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
     part = packed_forms.find_part(layers[0].weight)
     if part is None:
         return None
-    return functools.partial(packed_forms.multiply_each, part.whole, multiply_separately)
-
-
-def multiply_separately(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` with a matrix that is no part of a joined one."""
-    if _uses_onednn and suits_onednn(x, weight):
-        return shared_forms.onednn_product(x, weight)
-    return F.linear(x, weight)
+    return functools.partial(packed_forms.multiply_each, part.whole, multiply_whole)
 
 
 def suits_onednn(x: Tensor, weight: Tensor) -> bool:
