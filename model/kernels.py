@@ -198,7 +198,7 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     """Return the faster form of `attend` for these operands, or None."""
     choose = choose_for_one_query if xq.shape[2] == 1 else choose_for_many_queries
     form = choose(xq, mask)
-    if form is None and lacks_fused_kernel(xq, xk, mask):
+    if form is None and needs_repeated_heads(xq, xk, mask):
         return shared_forms.attend_repeated_heads
     return form
 
@@ -214,31 +214,45 @@ def choose_for_one_query(xq: Tensor, mask: Tensor | None) -> Form | None:
         return decoding_forms.attend_one_query
     if not generating or device != "cuda" or mask.dtype != xq.dtype:
         return None
-    if compiling and len(xq) <= MAX_SUMMED["cuda"]:
+    if compiling and len(xq) <= MAX_SUMMED["cuda"]:  # each row is one token here
         return decoding_forms.attend_by_sums
     return decoding_forms.attend_by_scores
 
 
 def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
-    """Return the faster form of `attend` for several queries, or None."""
+    """Return the faster form of `attend` for several queries, or None.
+
+    With instructions for bfloat16, matrix products take half to three quarters of the time of the
+    CPU's fused kernel, forwards and backwards.
+    """
     if mask is not None or xq.device.type != "cpu" or xq.dtype != torch.bfloat16:
         return None
-    # With instructions for bfloat16, matrix products take half to three quarters of the time of the
-    # CPU's fused kernel, forwards and backwards. Without, they take up to 2.3 times as long, but
-    # `auto` computes in float32 there.
     if not torch.is_grad_enabled():
-        is_package = _groups is not None and torch.compiler.is_exporting()
-        if not is_package or not scores_whole_prompts(xq.device, xq.dtype, len(xq)):
-            return None
-        is_short = xq.shape[2] <= shared_forms.LONGEST_SCORED
-        return shared_forms.attend_by_two_products if is_short else None
+        return choose_for_prefill(xq)
+    # Without these instructions the products take up to 2.3 times as long as the kernel, but there
+    # `auto` trains in float32.
     if torch.compiler.is_compiling():
         return training_forms.attend_by_products
     if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
         return None
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
+    # Not by blocks, whose written-out gradient has no functional derivatives.
     return training_forms.attend_by_products
+
+
+def choose_for_prefill(xq: Tensor) -> Form | None:
+    """Return the faster form of causal `attend` for prefill, in bfloat16 on a CPU, or None."""
+    if not is_in_package() or not scores_whole_prompts(xq.device, xq.dtype, len(xq)):
+        return None
+    if xq.shape[2] <= shared_forms.LONGEST_SCORED:
+        return shared_forms.attend_by_two_products
+    return None
+
+
+def is_in_package() -> bool:
+    """Return whether a step is being compiled into a package (gyre/compiled.py)."""
+    return _groups is not None and torch.compiler.is_exporting()
 
 
 def scores_whole_prompts(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
@@ -250,11 +264,12 @@ def scores_whole_prompts(device: torch.device, dtype: torch.dtype, rows: int) ->
     return device.type == "cpu" and dtype == torch.bfloat16 and rows == 1 and has_bfloat16()
 
 
-def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
-    """Return whether no fused kernel of CUDA can have fewer key heads than query heads here.
+def needs_repeated_heads(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
+    """Return whether a fused kernel of CUDA computes this only if each key head is repeated.
 
-    Flash attention can. It does not take a mask or float32, and needs a card of capability 8.0 or
-    more. The other fused kernel has no such limits, but needs as many key heads as query heads.
+    Flash attention takes fewer key heads than query heads, but no mask and no float32, and needs a
+    card of capability 8.0 or more. The other fused kernel has no such limits, but needs as many key
+    heads as query heads.
     """
     if xq.device.type != "cuda" or xq.shape[1] == xk.shape[1]:
         return False
@@ -304,7 +319,7 @@ def choose_norm(x: Tensor, weight: Tensor, eps: float) -> Form | None:
     # The compiler makes one kernel of the plain form, with the operations around it.
     if x.device.type != "cuda" or torch.compiler.is_compiling():
         return None
-    # For two dtypes, PyTorch has no kernel either.
+    # PyTorch's fused kernel takes x and weight of one dtype only.
     return shared_forms.rms_norm_by_cuda if x.dtype == weight.dtype else None
 
 
