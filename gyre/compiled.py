@@ -340,7 +340,7 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "processor": getattr(torch.cpu, "get_capabilities", platform.uname)(),
+        "processor": kernels.read_capabilities() or platform.uname(),
     }
     digest = hashlib.sha256(repr(dependencies).encode())
     for source in list_sources(model):

@@ -48,7 +48,7 @@ heads, H_kv key/value heads, D head width.
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -103,17 +103,25 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
         return None
     if _groups is not None and _groups.holds(weight):
         return _groups.multiply
-    if not torch.is_grad_enabled():
-        if torch.compiler.is_compiling():
-            few_rows = x[..., 0].numel() <= MAX_SUMMED[device]
-            if few_rows:
-                return decoding_forms.linear_by_sums
-        else:
-            share = packed_forms.find_product(x, weight)
-            if share is not None:
-                # Another thread may replace the product before this form is called.
-                return lambda x, weight: share
+    if sums_products(x):
+        return decoding_forms.linear_by_sums
+    if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        share = packed_forms.find_product(x, weight)
+        if share is not None:
+            # It is taken now, because another thread may replace it before this form is called.
+            return lambda x, weight: share
     return choose_library_product(x, weight)
+
+
+def sums_products(x: Tensor) -> bool:
+    """Return whether compiled generation multiplies x with a matrix by `linear_by_sums`.
+
+    It does so for few tokens, and without autocast. x is on a CPU or on CUDA.
+    """
+    if not torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return False
+    device = x.device.type
+    return not torch.is_autocast_enabled(device) and x[..., 0].numel() <= MAX_SUMMED[device]
 
 
 def choose_library_product(x: Tensor, weight: Tensor) -> Form | None:
@@ -344,21 +352,16 @@ MAX_FLOAT_TOKENS = 4  # for more, with AVX-512, the library's int8 products are 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
     product = choose_product(x, weight)
-    if product is not None and keeps_float_inputs(x, weight, product):
+    if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
     return None if multiplies_int8() else packed_forms.int8_by_float_weights
 
 
-def keeps_float_inputs(x: Tensor, weight: Tensor, product: Form) -> bool:
-    """Return whether compiled decoding multiplies this int8 weight with float32 inputs.
-
-    `product` is the form of `linear` for these operands.
-    """
+def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:
+    """Return whether compiled decoding multiplies this int8 weight with float32 inputs."""
     if _groups is not None and _groups.holds(weight):  # as words
         return True
-    if product is not decoding_forms.linear_by_sums or x[..., 0].numel() > MAX_FLOAT_TOKENS:
-        return False
-    return has_avx512()
+    return sums_products(x) and x[..., 0].numel() <= MAX_FLOAT_TOKENS and has_avx512()
 
 
 def has_avx512() -> bool:
@@ -366,20 +369,31 @@ def has_avx512() -> bool:
     return "AVX512" in torch.backends.cpu.get_cpu_capability()
 
 
+def has_only_avx2() -> bool:
+    """Return whether the compiler's vectors have 256 bits."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
+
+
 def has_bfloat16() -> bool:
     """Return whether the processor has instructions for bfloat16, which may still be slow ones.
 
     False if torch does not tell.
     """
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 has none
-    return has_avx512() and capabilities.get("avx512_bf16", False)
+    return has_avx512() and read_capabilities().get("avx512_bf16", False)
+
+
+def read_capabilities() -> Mapping[str, Any]:
+    """Return what torch says of the processor's instructions, by name. Torch 2.11 says nothing."""
+    if hasattr(torch.cpu, "get_capabilities"):
+        return torch.cpu.get_capabilities()
+    return {}
 
 
 def max_float_rows() -> int:
     """Return for how many rows compiled decoding multiplies int8 weights with float32 inputs."""
     if has_avx512():
         return MAX_FLOAT_TOKENS
-    return MAX_WORD_TOKENS if torch.backends.cpu.get_cpu_capability() == "AVX2" else 0
+    return MAX_WORD_TOKENS if has_only_avx2() else 0
 
 
 @functools.cache
@@ -426,7 +440,7 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     if device.type != "cpu":
         return False
     if dtype == torch.int8:  # as words
-        return rows <= max_float_rows() and not has_avx512()
+        return has_only_avx2() and rows <= MAX_WORD_TOKENS
     if not torch.backends.mkldnn.is_available():
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
