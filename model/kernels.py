@@ -88,8 +88,7 @@ MAX_SUMMED = {"cpu": MAX_SUMMED_TOKENS, "cuda": 4}
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
     product = choose_product(x, weight)
-    # Is x what `gate_of_few_tensors` returned?
-    if trains_eagerly(x) and hasattr(x.grad_fn, "compute_again"):
+    if trains_eagerly(x) and training_forms.is_gate(x.grad_fn):
         multiply = F.linear if product is None else product
         return functools.partial(training_forms.linear_of_few_tensors, multiply)
     return product

@@ -1,6 +1,6 @@
 """Faster forms for training on a CPU.
 
-One of them, `call_each_on_one_copy`, is for every device.
+Two are for other devices too: `embed_in_order` for CUDA, `call_each_on_one_copy` for every one.
 
 In eager training, a gradient that is written out keeps less in memory than PyTorch's automatic
 differentiation does. model/kernels.py says when each form is used.
@@ -186,6 +186,12 @@ def _embedding_gradient_shape(gradient: Tensor, tokens: Tensor, n_rows: int) -> 
 
 
 class _RmsNormOfFewTensors(torch.autograd.Function):
+    """Takes x twice, also as `same_x`, so that its gradient has two parts.
+
+    PyTorch adds one after the other to the gradient of the residual stream, as in the plain form.
+    Their sum would be rounded differently.
+    """
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, same_x: Tensor, weight: Tensor, eps: float) -> Tensor:
         scale = torch.rsqrt(same_x.square().mean(-1, keepdim=True) + eps)
@@ -213,8 +219,6 @@ def rms_norm_of_few_tensors(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     The plain form keeps the normalised input too. The values and the gradients are bitwise the
     same.
     """
-    # The gradient of x has two parts. PyTorch adds one after the other to that of the residual
-    # stream, as in the plain form: their sum would be rounded differently.
     return _RmsNormOfFewTensors.apply(x, x, weight, eps)
 
 
@@ -258,7 +262,6 @@ class _GateOfFewTensors(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
         ctx.read = None  # what `read_gate` has returned
-        ctx.compute_again = compute_gate_again  # `linear_of_few_tensors` calls it
         return F.silu(x).mul_(y)
 
     @staticmethod
@@ -267,7 +270,7 @@ class _GateOfFewTensors(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         (gradient,) = gradients
         x, y, activated = read_gate(ctx)
-        ctx.read = None
+        ctx.read = None  # nothing reads it after the gate
         for_x = torch.ops.aten.silu_backward(gradient * y, x)
         return for_x, activated * gradient
 
@@ -276,8 +279,9 @@ def read_gate(node: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return x, y and silu(x) of a node of `_GateOfFewTensors`.
 
     In the backward pass, the product that reads the gate's output needs them first, and the gate
-    needs them after it. They are unpacked once and kept in between, because a block that is
-    computed again (`checkpoint_blocks`) lets its tensors be unpacked only once.
+    needs them after it. They are unpacked once, because a block that is computed again
+    (`checkpoint_blocks`) lets its tensors be unpacked only once. In between, `node.read` keeps
+    them; `_GateOfFewTensors.backward` clears it.
     """
     if node.read is None:
         x, y = node.saved_tensors
@@ -285,7 +289,13 @@ def read_gate(node: Any) -> tuple[Tensor, Tensor, Tensor]:
     return node.read
 
 
+def is_gate(node: Any) -> bool:
+    """Return whether a `grad_fn` is a node of `_GateOfFewTensors`."""
+    return node is not None and node.name() == "_GateOfFewTensorsBackward"
+
+
 def compute_gate_again(node: Any) -> Tensor:
+    """Return the output of a node of `_GateOfFewTensors`."""
     _, y, activated = read_gate(node)
     return activated * y
 
@@ -316,7 +326,7 @@ def linear_of_few_tensors(
         if isinstance(packed, Tensor):
             return packed
         # The gradient of `gate` comes later, so the node still has its tensors.
-        return node.compute_again(node).view(packed)
+        return compute_gate_again(node).view(packed)
 
     with saved_tensors_hooks(pack, unpack):
         return multiply(x, weight)
@@ -334,7 +344,9 @@ class _LossByChunks(torch.autograd.Function):
         losses = []
         for some_logits, some_y in cut_into_chunks(logits, y):
             losses.append(F.cross_entropy(some_logits.float(), some_y, reduction="none"))
-        # Added up by PyTorch's loss of one class, in its order.
+        # Summed by nll_loss, for which each token has one class only, with the negative loss as its
+        # log-probability. It leaves out -100, and adds in the order of the plain form, so that the
+        # sum is bitwise the same.
         log_probabilities = torch.cat(losses).neg_().unsqueeze(1)
         only_class = y.flatten().clamp(max=0)  # -100 stays
         return F.nll_loss(log_probabilities, only_class, reduction="sum")
@@ -356,7 +368,10 @@ class _LossByChunks(torch.autograd.Function):
 
 
 def cut_into_chunks(logits: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield logits (B, T, V) and targets (B, T) as views (N, V) and (N,), N tokens at a time."""
+    """Yield logits (B, T, V) and targets (B, T) as (N, V) and (N,), N tokens at a time.
+
+    The logits are views, because `choose_loss` (model/kernels.py) lets in contiguous logits only.
+    """
     n_tokens = max(1, LOSS_CHUNK // logits.shape[-1])
     return zip(logits.flatten(0, 1).split(n_tokens), y.flatten().split(n_tokens), strict=True)
 
