@@ -31,17 +31,17 @@ def _onednn_shape(x: Tensor, weight: Tensor) -> Tensor:
 
 def _onednn_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
     x, weight = ctx.saved_tensors
-    for_x = for_weight = None
+    grad_x = grad_weight = None
     if ctx.needs_input_grad[0]:
-        for_x = onednn_product(gradient, weight.t())
+        grad_x = onednn_product(gradient, weight.t())
     if ctx.needs_input_grad[1]:
         inputs = x.flatten(0, -2).t()  # (I, T)
         outputs = gradient.flatten(0, -2).t()  # (O, T)
         if len(inputs) < len(outputs):  # faster where the result is wide
-            for_weight = onednn_product(inputs, outputs).t()
+            grad_weight = onednn_product(inputs, outputs).t()
         else:
-            for_weight = onednn_product(outputs, inputs)
-    return for_x, for_weight
+            grad_weight = onednn_product(outputs, inputs)
+    return grad_x, grad_weight
 
 
 library.register_autograd(

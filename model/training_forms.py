@@ -104,25 +104,25 @@ class _AttentionByBlocks(torch.autograd.Function):
         (gradient,) = gradients
         queries, keys, values, *all_weights = ctx.saved_tensors
         T, D = queries.shape[2:]
-        for_out = gradient.reshape(*queries.shape[:3], -1)
-        for_q = torch.empty_like(queries)
-        for_k = torch.zeros_like(keys)
-        for_v = torch.zeros_like(values)
+        grad_out = gradient.reshape(*queries.shape[:3], -1)
+        grad_q = torch.empty_like(queries)
+        grad_k = torch.zeros_like(keys)
+        grad_v = torch.zeros_like(values)
         for (start, stop), weights in zip(cut_queries(T), all_weights, strict=True):
             q = queries[:, :, start:stop].flatten(1, 2)
-            for_block = for_out[:, :, start:stop].flatten(1, 2)
-            for_v[:, :stop].baddbmm_(weights.mT, for_block)
-            for_weights = for_block @ values[:, :stop].mT
-            for_scores = torch._softmax_backward_data(for_weights, weights, -1, weights.dtype)
-            for_q_of_block = for_scores @ keys[:, :stop]
-            for_q[:, :, start:stop] = for_q_of_block.unflatten(1, (-1, stop - start))
-            for_k[:, :stop].baddbmm_(for_scores.mT, q)
-        for_q *= D**-0.5
-        for_k *= D**-0.5
+            grad_block = grad_out[:, :, start:stop].flatten(1, 2)
+            grad_v[:, :stop].baddbmm_(weights.mT, grad_block)
+            grad_weights = grad_block @ values[:, :stop].mT
+            grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+            grad_q_block = grad_scores @ keys[:, :stop]
+            grad_q[:, :, start:stop] = grad_q_block.unflatten(1, (-1, stop - start))
+            grad_k[:, :stop].baddbmm_(grad_scores.mT, q)
+        grad_q *= D**-0.5
+        grad_k *= D**-0.5
         H = ctx.n_heads
         H_kv = H // queries.shape[1]
-        return (for_q.view(-1, H, T, D), for_k.view(-1, H_kv, T, D),
-                for_v.view(-1, H_kv, T, values.shape[-1]))
+        return (grad_q.view(-1, H, T, D), grad_k.view(-1, H_kv, T, D),
+                grad_v.view(-1, H_kv, T, values.shape[-1]))
 
 
 def cut_queries(n_queries: int) -> list[tuple[int, int]]:
@@ -205,12 +205,12 @@ class _RmsNormOfFewTensors(torch.autograd.Function):
         (gradient,) = gradients
         x, weight, scale = ctx.saved_tensors
         tokens = tuple(range(x.ndim - 1))
-        for_weight = (x * scale).mul_(gradient).sum(tokens)
-        for_normed = gradient * weight
-        for_scale = (for_normed * x).sum(-1, keepdim=True)
-        for_mean = -0.5 * for_scale * scale.pow(3)
-        for_square = for_mean / x.shape[-1]
-        return for_normed.mul_(scale), x * (2 * for_square), for_weight, None
+        grad_weight = (x * scale).mul_(gradient).sum(tokens)
+        grad_normed = gradient * weight
+        grad_scale = (grad_normed * x).sum(-1, keepdim=True)
+        grad_mean = -0.5 * grad_scale * scale.pow(3)
+        grad_square = grad_mean / x.shape[-1]
+        return grad_normed.mul_(scale), x * (2 * grad_square), grad_weight, None
 
 
 def rms_norm_of_few_tensors(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -238,10 +238,10 @@ class _CopyOnce(torch.autograd.Function):
     ) -> tuple[Tensor, None, None]:
         # PyTorch runs the backward pass of the last layer first, and adds in this order.
         *earlier, last = gradients
-        for_x = last.to(ctx.dtype)
+        grad_x = last.to(ctx.dtype)
         for gradient in reversed(earlier):
-            for_x += gradient
-        return for_x, None, None
+            grad_x += gradient
+        return grad_x, None, None
 
 
 def call_each_on_one_copy(x: Tensor, layers: Sequence[nn.Module]) -> list[Tensor]:
@@ -271,8 +271,8 @@ class _GateOfFewTensors(torch.autograd.Function):
         (gradient,) = gradients
         x, y, activated = read_gate(ctx)
         ctx.read = None  # nothing reads it after the gate
-        for_x = torch.ops.aten.silu_backward(gradient * y, x)
-        return for_x, activated * gradient
+        grad_x = torch.ops.aten.silu_backward(gradient * y, x)
+        return grad_x, activated * gradient
 
 
 def read_gate(node: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -362,8 +362,8 @@ class _LossByChunks(torch.autograd.Function):
             with torch.enable_grad():
                 # As a factor, and not as `grad_outputs`, with which PyTorch imports sympy.
                 loss = F.cross_entropy(leaf, some_y, reduction="sum") * gradient
-            (for_logits,) = torch.autograd.grad(loss, leaf)
-            some_logits.copy_(for_logits)
+            (grad_logits,) = torch.autograd.grad(loss, leaf)
+            some_logits.copy_(grad_logits)
         return logits, None
 
 
