@@ -41,9 +41,20 @@ def first_derivative_only(backward: Callable[P, R]) -> Callable[P, R]:
 # --- attention ---
 
 # Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more
-# blocks take longer to compile.
-MIN_QUERY_BLOCK = 128
-MAX_QUERY_BLOCKS = 4
+# blocks take longer to compile, or to start one by one.
+MIN_BLOCK = 128
+MAX_BLOCKS = 4
+MIN_EAGER_BLOCK = 64
+MAX_EAGER_BLOCKS = 2
+
+
+def cut_queries(n_queries: int, min_block: int, max_blocks: int) -> list[tuple[int, int]]:
+    """Return the first query of each block, and the one after its last.
+
+    There are at most `max_blocks`. All but the last have `min_block` queries or more.
+    """
+    size = max(min_block, math.ceil(n_queries / max_blocks))
+    return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]
 
 
 def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
@@ -56,10 +67,8 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
     D_v = xv.shape[-1]
-    size = max(MIN_QUERY_BLOCK, math.ceil(T / MAX_QUERY_BLOCKS))
     blocks = []
-    for start in range(0, T, size):
-        stop = min(start + size, T)
+    for start, stop in cut_queries(T, MIN_BLOCK, MAX_BLOCKS):
         q = xq[:, :, start:stop].reshape(B, H_kv, -1, D)
         scores = (q @ xk[:, :, :stop].transpose(-1, -2)).view(B, H, -1, stop)
         causal = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)
@@ -67,9 +76,6 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
         weights = torch.softmax(scores, -1).to(xv.dtype)
         blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D_v))
     return torch.cat(blocks, dim=2)
-
-
-MIN_EAGER_BLOCK = 64
 
 
 class _AttentionByBlocks(torch.autograd.Function):
@@ -84,7 +90,7 @@ class _AttentionByBlocks(torch.autograd.Function):
         values = xv.reshape(B * H_kv, T, -1)
         out = values.new_empty(*queries.shape[:3], values.shape[-1])  # (N, G, T, D_v)
         all_weights: list[Tensor] = []
-        for start, stop in cut_queries(T):
+        for start, stop in cut_queries(T, MIN_EAGER_BLOCK, MAX_EAGER_BLOCKS):
             q = queries[:, :, start:stop].flatten(1, 2)  # (N, Q, D)
             causal = q.new_full((stop - start, stop), -torch.inf).triu(start + 1)  # (P, S)
             scores = torch.baddbmm(causal.repeat(H // H_kv, 1), q, keys[:, :stop].mT,
@@ -108,7 +114,8 @@ class _AttentionByBlocks(torch.autograd.Function):
         grad_q = torch.empty_like(queries)
         grad_k = torch.zeros_like(keys)
         grad_v = torch.zeros_like(values)
-        for (start, stop), weights in zip(cut_queries(T), all_weights, strict=True):
+        blocks = cut_queries(T, MIN_EAGER_BLOCK, MAX_EAGER_BLOCKS)
+        for (start, stop), weights in zip(blocks, all_weights, strict=True):
             q = queries[:, :, start:stop].flatten(1, 2)
             grad_block = grad_out[:, :, start:stop].flatten(1, 2)
             grad_v[:, :stop].baddbmm_(weights.mT, grad_block)
@@ -123,12 +130,6 @@ class _AttentionByBlocks(torch.autograd.Function):
         H_kv = H // queries.shape[1]
         return (grad_q.view(-1, H, T, D), grad_k.view(-1, H_kv, T, D),
                 grad_v.view(-1, H_kv, T, values.shape[-1]))
-
-
-def cut_queries(n_queries: int) -> list[tuple[int, int]]:
-    """Return the first query of each block, and the one after its last."""
-    size = max(MIN_EAGER_BLOCK, math.ceil(n_queries / 2))
-    return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]
 
 
 def attend_by_blocks(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
