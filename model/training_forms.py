@@ -155,6 +155,8 @@ def embed_in_order(tokens: Tensor, weight: Tensor) -> Tensor:
 
 
 class _EmbeddingInOrder(torch.autograd.Function):
+    """For compiled training, where PyTorch itself refuses second derivatives."""
+
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(tokens)
@@ -227,6 +229,8 @@ def rms_norm_of_few_tensors(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 class _CopyOnce(torch.autograd.Function):
+    """It has second derivatives: `backward` is made of operations that PyTorch differentiates."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, dtype: torch.dtype, n_readers: int) -> tuple[Tensor, ...]:
         ctx.dtype = x.dtype
