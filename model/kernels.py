@@ -8,17 +8,20 @@ plain form        faster form              used
 shared_forms.py: in training and generation
 linear            onednn_product           float32 on a CPU, no autocast, from 16 tokens, if oneDNN
                                            was measured to be faster
-attend            attend_repeated_heads    fewer key heads than query heads on CUDA, with a mask, in
+attend            attend_by_two_products   compiled prefill of one row of up to 1024 tokens,
+                                           bfloat16 on a CPU with instructions for it, no mask
+                  attend_repeated_heads    fewer key heads than query heads on CUDA, with a mask, in
                                            float32, or on a card without flash attention
 apply_rotary_emb  rotate_in_reals          compiled
 rms_norm          rms_norm_by_cuda         CUDA, not compiled, x and weight of one dtype
 
-training_forms.py: in training on a CPU
+training_forms.py: in training; on a CPU unless said
 linear            linear_of_few_tensors    eager, of what `gate` returns
-attend            attend_by_products       compiled, bfloat16, no mask
+attend            attend_by_products       bfloat16, no mask: compiled; or eager with functional
+                                           derivatives, rows of up to 512 tokens
                   attend_by_blocks         eager, bfloat16, no mask, rows of up to 512 tokens
 call_each         call_each_on_one_copy    eager, autocast, on every device
-embed             embed_in_order           compiled
+embed             embed_in_order           compiled, on a CPU or CUDA
 rms_norm          rms_norm_of_few_tensors  eager, float32
 gate              gate_of_few_tensors      eager
 summed_loss       loss_by_chunks           eager, of computed logits
@@ -27,12 +30,15 @@ decoding_forms.py: for few tokens, or for one query
 linear            linear_by_sums           compiled generation, no autocast, up to 8 tokens on a
                                            CPU and up to 4 on CUDA
 attend            attend_by_sums           compiled generation: without a mask on a CPU, with one on
-                                           CUDA
+                                           CUDA and up to 4 rows
                   attend_by_scores         a mask, generation on CUDA
                   attend_one_query         no mask, everywhere else
 
-packed_forms.py: in generation on a CPU, with packed or int8 weights
-linear            GroupedProducts.multiply compiled decoding, see `packs_weights`
+packed_forms.py: in generation on a CPU, with joined, packed or int8 weights
+linear            GroupedProducts.multiply compiled: packed weights in decoding, see
+                                           `packs_weights`, and joined ones in prefill
+                  a share of a product     eager, within `multiply_each`
+call_each         multiply_each            eager, no autocast, joined weights
 multiply_int8     int8_with_float_inputs   compiled decoding: up to 4 tokens with AVX-512, and up to
                                            8, as words, with AVX2
                   int8_by_float_weights    where torch has no fast int8 product

@@ -1,6 +1,6 @@
 """Faster forms that training and generation share.
 
-model/kernels.py says when each is used.
+model/kernels.py says when each is used. `attend_by_two_products` is for prefill only.
 
 B batch, T tokens, S keys, H heads, D head width, I inputs, O outputs.
 """

@@ -41,7 +41,7 @@ def first_derivative_only(backward: Callable[P, R]) -> Callable[P, R]:
 # --- attention ---
 
 # Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more
-# blocks take longer to compile, or to start one by one.
+# blocks take longer to compile.
 MIN_BLOCK = 128
 MAX_BLOCKS = 4
 MIN_EAGER_BLOCK = 64
