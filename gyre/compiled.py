@@ -32,6 +32,7 @@ from errors import say
 from gyre.graphed import can_graph, graph_batch
 from model import decoding_forms, kernels, packed_forms, shared_forms
 from model.generation import Batch, NextLogits, evaluating, next_logits
+from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
 
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
@@ -352,13 +353,17 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
 
 
 def list_sources(model: Transformer) -> list[Path]:
-    """Return the files whose code a package is compiled from, or by."""
+    """Return the files whose code a package is compiled from, or by.
+
+    They are this one, all of model/, those of the encoding, and what these import.
+    """
     folder = Path(inspect.getfile(Transformer)).parent
-    files = [*folder.glob("*.py")]
+    files = [*folder.glob("*.py")]  # also those that this process has not imported
     sources = {Path(__file__), *files}
     modules = [f"{folder.name}.{file.stem}" for file in files]
-    for encoding in type(model.position).__mro__[:-1]:  # it may be defined elsewhere
-        sources.add(Path(inspect.getfile(encoding)))
+    for encoding in type(model.position).__mro__:
+        if issubclass(encoding, PositionEncoding):  # it may be defined elsewhere
+            sources.add(Path(inspect.getfile(encoding)))
         modules.append(encoding.__module__)
     return sorted(sources | find_imported(modules))
 
