@@ -19,7 +19,6 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -74,13 +73,8 @@ def compile_step(
 ) -> NextLogits:
     """Return `next_logits`, compiled for this model and cache.
 
-    On a CPU, decoding runs as a package: a step that was compiled into a file, which later
-    processes load. So does prefill of MIN_PREFILL tokens or more, but not of several prompts with
-    several samples. A package is for one number of rows, or for all above MAX_SUMMED_TOKENS
-    (model/kernels.py); and either for few keys or for many (see `is_long`). All else is eager: a
-    first token, shorter and later parts of prompts, what fills the cache, and everything if
-    compiling fails. On other devices, and under autocast, PyTorch compiles decoding anew in every
-    process.
+    On a CPU it is a `CompiledStep`. On other devices, and under autocast, PyTorch compiles decoding
+    anew in every process, and prefill is eager.
 
     With `prompt`, the length of the first prefill, compile everything now that a text which fills
     the cache needs; without, compile each part when it is first called. That prefill reads one row
@@ -89,89 +83,108 @@ def compile_step(
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
         return compile_graph(model, cache, prompt)
-    tensors = read_tensors(model)
-    weights = list(tensors.values())
-    rows, _, capacity, _ = cache.keys[0].shape
-    groups = choose_groups(model, rows)
-    joined = list(find_joined(tensors).values())
-    limit = min(model.config.max_positions, model.position.cache_limit)
-    covered = Covered(model, rows, cache.keys[0].dtype, limit)
-    packages: dict[tuple[int, bool, bool], tuple[Any, list[Tensor]]] = {}
+    step = CompiledStep(model, cache)
+    if prompt is not None:
+        step.prepare(cache, prompt, samples)
+    return step
 
-    @functools.cache
-    def pack() -> list[Tensor]:
-        """Return the matrices of `groups`, packed when decoding is first compiled."""
-        return pack_groups(tensors, groups, rows)
 
-    def find_package(cache: KVCache, tokens: Tensor, n_keys: int) -> tuple[Any, list[Tensor]]:
-        """Return the package for these tokens and so many keys, or None if there can be none; and
-        the packed or joined matrices that it takes."""
-        prefills = tokens.shape[1] > 1
-        kind = (len(tokens), prefills, is_long(cache, tokens, n_keys))
-        if kind not in packages:
-            package = open_package(model, cache, tokens, n_keys)
-            if package is None:
-                matrices = []
-            elif prefills:
-                matrices = joined
-            else:
-                matrices = pack()
-            packages[kind] = package, matrices
-        return packages[kind]
+class CompiledStep:
+    """A `NextLogits` that runs packages: steps compiled into files, which later processes load.
 
-    def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
-        n_rows, length = tokens.shape
-        is_covered = covered.includes(model, n_rows, length, cache)
-        if not is_covered or not wants_package(cache, length):
+    There are packages for decoding, and for prefill of MIN_PREFILL tokens or more, but not of
+    several prompts with several samples. A package is for one number of rows, or for all above
+    MAX_SUMMED_TOKENS (model/kernels.py); and either for few keys or for many (`has_many_keys`). All
+    else is eager: a first token, shorter and later parts of prompts, what fills the cache, and
+    everything if compiling fails.
+
+    It is for one model, and for caches in the dtype of the given one. It decodes as many rows as
+    that one has.
+    """
+
+    def __init__(self, model: Transformer, cache: KVCache):
+        self.model = model
+        self.rows = cache.keys[0].shape[0]
+        self.dtype = cache.keys[0].dtype
+        self.max_keys = min(model.config.max_positions, model.position.cache_limit)
+        self.tensors = read_tensors(model)
+        self.joined = list(find_joined(self.tensors).values())
+        self.packed: list[Tensor] | None = None
+        """The matrices for decoding, once it is compiled."""
+        self.packages: dict[tuple[int, bool, bool], tuple[Any, list[Tensor]]] = {}
+        """What `find_package` has returned. `open_package` would hash all sources for each token.
+        """
+
+    def __call__(self, model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+        """Return `next_logits`. Raises ValueError for another model."""
+        if model is not self.model:
+            raise ValueError("this step was compiled for another model")
+        rows, length = tokens.shape
+        if not self.takes(rows, length, cache) or not wants_package(cache, length):
             return next_logits(model, tokens, cache)
         tokens = tokens.contiguous()
         n_keys = cache.length + length
-        package, matrices = find_package(cache, tokens, n_keys)
+        package, matrices = self.find_package(cache, tokens, n_keys)
         if package is None:
             return next_logits(model, tokens, cache)
+        weights = self.tensors.values()
         (logits,) = package.run(
             [*weights, *matrices, tokens, make_key_slots(n_keys), *cache.keys, *cache.values])
         cache.length += length
         return logits
 
-    if prompt is None:
-        return run
-    tokens = torch.zeros(rows, prompt, dtype=torch.long)
-    one_per_prompt = cache.every_nth(samples)
-    if wants_prefill_package(one_per_prompt, prompt):
-        find_package(one_per_prompt, tokens[::samples].contiguous(), prompt)
-    # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
-    # the last token of a text.
-    if prompt + 1 < capacity:
-        for n_keys in (prompt + 1, capacity - 1):
-            find_package(cache, tokens[:, :1].contiguous(), n_keys)
-    return run
-
-
-@dataclass(frozen=True)
-class Covered:
-    """What the packages of a step are for."""
-
-    model: Transformer
-    rows: int
-    dtype: torch.dtype
-    """That of the cache."""
-    limit: float
-    """The most keys that a text has."""
-
-    def includes(self, model: Transformer, rows: int, length: int, cache: KVCache) -> bool:
+    def takes(self, rows: int, length: int, cache: KVCache) -> bool:
         """Return whether packages are for `length` tokens of so many rows, and for this cache.
 
-        What is wrong with others, eager steps refuse. Raises ValueError for another model.
+        Everything else goes to eager steps, which raise the errors.
         """
-        if model is not self.model:
-            raise ValueError("this step was compiled for another model")
         keys = cache.keys[0]
         if rows != keys.shape[0] or keys.dtype != self.dtype:
             return False
         if length == 1 and rows != self.rows:
             return False
-        return cache.length + length <= self.limit
+        return cache.length + length <= self.max_keys
+
+    def prepare(self, cache: KVCache, prompt: int, samples: int) -> None:
+        """Find all packages for a text that begins with so many tokens and fills the cache."""
+        tokens = torch.zeros(self.rows, prompt, dtype=torch.long)
+        one_per_prompt = cache.every_nth(samples)
+        if wants_prefill_package(one_per_prompt, prompt):
+            self.find_package(one_per_prompt, tokens[::samples].contiguous(), prompt)
+        if needs_decoding(cache, prompt):
+            # The first and the last step may be on either side of LONGEST_SUM.
+            for n_keys in (prompt + 1, cache.keys[0].shape[2] - 1):
+                self.find_package(cache, tokens[:, :1].contiguous(), n_keys)
+
+    def find_package(
+        self, cache: KVCache, tokens: Tensor, n_keys: int
+    ) -> tuple[Any, list[Tensor]]:
+        """Return the package for these tokens and so many keys, or None if there can be none; and
+        the matrices that it multiplies with."""
+        prefills = tokens.shape[1] > 1
+        kind = (len(tokens), prefills, has_many_keys(cache, tokens, n_keys))
+        if kind not in self.packages:
+            package = open_package(self.model, cache, tokens, n_keys)
+            matrices = [] if package is None else self.find_matrices(prefills)
+            self.packages[kind] = package, matrices
+        return self.packages[kind]
+
+    def find_matrices(self, prefills: bool) -> list[Tensor]:
+        """Return the joined matrices for prefill, or the packed ones for decoding."""
+        if prefills:
+            return self.joined
+        if self.packed is None:
+            groups = choose_groups(self.model, self.rows)
+            self.packed = pack_groups(self.tensors, groups, self.rows)
+        return self.packed
+
+
+def needs_decoding(cache: KVCache, prompt: int) -> bool:
+    """Return whether a text that fills the cache is decoded after a prompt of so many tokens.
+
+    No step reads the last token of a text.
+    """
+    return prompt + 1 < cache.keys[0].shape[2]
 
 
 def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
@@ -249,8 +262,8 @@ def make_key_slots(n_keys: int) -> Tensor:
     return torch.empty(1, dtype=torch.long).expand(n_keys)
 
 
-def is_long(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
-    """Return whether the package for these tokens and so many keys is the one for many keys.
+def has_many_keys(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
+    """Return whether these tokens and so many keys need the package for many keys.
 
     Prefill has two only where it scores whole prompts.
     """
@@ -282,8 +295,8 @@ def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> Nex
         with torch._dynamo.config.patch(settings):
             return graph(model, tokens, cache)
 
-    rows, _, capacity, _ = cache.keys[0].shape
-    if prompt is not None and prompt < capacity - 1:  # else there is no decoding
+    rows = cache.keys[0].shape[0]
+    if prompt is not None and needs_decoding(cache, prompt):
         cache.length = max(2, prompt)  # 0 and 1 keys have graphs of their own
         run(model, torch.zeros(rows, 1, dtype=torch.long, device=cache.keys[0].device), cache)
         cache.length = 0  # what this has written will be overwritten
@@ -332,7 +345,7 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
         "cache_dtype": cache.keys[0].dtype,
         "rows": min(rows, kernels.MAX_SUMMED_TOKENS + 1),
         "prefills": prefills,
-        "is_long": is_long(cache, tokens, n_keys),
+        "has_many_keys": has_many_keys(cache, tokens, n_keys),
         "packed": choose_groups(model, rows),
         "joined": list(find_joined(tensors)) if prefills else [],
         "onednn": onednn,
