@@ -37,17 +37,15 @@ from model.transformer import KVCache, Transformer
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
 OPTIONS = {
     "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # fused multiply-adds
-    # Every row of a matrix reads the normalised input again. With a threshold of 1 instead of 4,
-    # the compiler stores this input, and does not compute it for every row. torch 2.13 counts such
-    # reads only if "deterministic" is set, which is set for that alone. Apart from that,
-    # "deterministic" only turns off autotuning, which is not used here. It does not fix the order
-    # of sums.
-    "realize_reads_threshold": 1, "deterministic": True,
+    # Every row of a matrix reads the normalised input. With a threshold of 1 instead of 4, the
+    # compiler stores this input, and does not compute it again for every row.
+    "realize_reads_threshold": 1,
+    # Only so that torch 2.13 counts such reads. It also turns off autotuning, which is off anyway.
+    "deterministic": True,
 }
 # In decoding few rows, a good part of a step was taking memory for one tensor after another.
 OPTIONS_FOR_FEW_ROWS = {"memory_planning": True}  # one block for all tensors of a step
-# The packages that this process has loaded; None for one that could not be made, which is not tried
-# again.
+# The packages that this process has loaded; None for one that could not be compiled or loaded.
 OPENED: dict[Path, Any] = {}
 
 
@@ -129,7 +127,7 @@ class CompiledStep:
             return next_logits(model, tokens, cache)
         weights = self.tensors.values()
         (logits,) = package.run(
-            [*weights, *matrices, tokens, make_key_slots(n_keys), *cache.keys, *cache.values])
+            [*weights, *matrices, tokens, tensor_of_length(n_keys), *cache.keys, *cache.values])
         cache.length += length
         return logits
 
@@ -216,6 +214,16 @@ def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:
     return joined
 
 
+def list_groups(model: Transformer, rows: int, prefills: bool) -> list[list[str]]:
+    """Return the names of the weights that a package multiplies with together, by groups.
+
+    For prefill they are joined; to decode so many rows they are packed.
+    """
+    if not prefills:
+        return choose_groups(model, rows)
+    return [list(names) for names in find_joined(read_tensors(model))]
+
+
 def pack_groups(
     tensors: dict[str, Tensor], groups: list[list[str]], rows: int
 ) -> list[Tensor]:
@@ -257,9 +265,9 @@ def has_room_after(cache: KVCache, length: int) -> bool:
     return cache.length + length < cache.keys[0].shape[2]
 
 
-def make_key_slots(n_keys: int) -> Tensor:
-    """Return a tensor whose length is the number of keys, because a package takes tensors only."""
-    return torch.empty(1, dtype=torch.long).expand(n_keys)
+def tensor_of_length(length: int) -> Tensor:
+    """Return a tensor whose length tells a package a number, because it takes tensors only."""
+    return torch.empty(1, dtype=torch.long).expand(length)
 
 
 def has_many_keys(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
@@ -318,7 +326,7 @@ def open_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int
     try:
         path = locate_package(model, cache, tokens, n_keys)
         if path not in OPENED:
-            OPENED[path] = None
+            OPENED[path] = None  # if this fails, it is not tried again
             if not is_whole(path):
                 say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
                 make_package(model, cache, tokens, n_keys, path)
@@ -327,7 +335,7 @@ def open_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int
         return OPENED[path]
     except Exception as error:  # whatever the compiler raises
         reason = str(error).partition("\n")[0]
-        say(f"note: {part} is eager, because compiling it failed: {reason}")
+        say(f"note: {part} is eager, because it could not be compiled or loaded: {reason}")
         return None
 
 
@@ -346,8 +354,7 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
         "rows": min(rows, kernels.MAX_SUMMED_TOKENS + 1),
         "prefills": prefills,
         "has_many_keys": has_many_keys(cache, tokens, n_keys),
-        "packed": choose_groups(model, rows),
-        "joined": list(find_joined(tensors)) if prefills else [],
+        "groups": list_groups(model, rows, prefills),
         "onednn": onednn,
         "onednn_for_rows": onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
         "multiplies_int8": in_int8 and kernels.multiplies_int8(),
@@ -438,10 +445,7 @@ def make_package(
     tensors = read_tensors(model)
     weights = list(tensors.values())
     prefills = tokens.shape[1] > 1
-    if prefills:
-        groups = [[*names] for names in find_joined(tensors)]
-    else:
-        groups = choose_groups(model, len(tokens))
+    groups = list_groups(model, len(tokens), prefills)
     traced = TracedStep(model, cache, prefills, groups)
     matrices = traced.make_stand_ins(weights)
     any_size = torch.export.Dim.DYNAMIC
@@ -453,11 +457,12 @@ def make_package(
     if prefills:
         token_sizes[1] = any_size
     caches = [cache_sizes for _ in cache.keys]
+    example_keys = n_keys
     if not prefills and n_keys <= decoding_forms.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
         # as many keys as the text's last step has, one fewer than the cache holds.
-        n_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
-    key_slots = make_key_slots(n_keys)
+        example_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
+    key_slots = tensor_of_length(example_keys)
     position = dict(vars(model.position))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
@@ -541,7 +546,7 @@ class TracedStep(nn.Module):
         keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
         """weights: those of `read_tensors`; matrices: the packed or joined ones of `groups`;
-        key_slots: see `make_key_slots`."""
+        key_slots: as long as the keys with those of `tokens` (`tensor_of_length`)."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
         grouped = []

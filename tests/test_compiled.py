@@ -224,6 +224,13 @@ def test_without_packing_many_rows_share_no_package_with_few(monkeypatch):
     assert locate(rows=MANY) != locate(rows=MANY - 1)
 
 
+def test_prefill_has_one_package_however_decoding_is_packed(monkeypatch):
+    monkeypatch.setattr(kernels, "packs_weights", lambda *args: True)
+    packed = locate(tokens=129, keys=129)
+    monkeypatch.setattr(kernels, "packs_weights", lambda *args: False)
+    assert locate(tokens=129, keys=129) == packed
+
+
 @pytest.mark.parametrize("changes", [
     {"rows": 2}, {"rows": MANY}, {"tokens": 6}, {"keys": decoding_forms.LONGEST_SUM + 1}], ids=str)
 def test_other_sizes_have_a_package_of_their_own(changes):
@@ -335,7 +342,7 @@ def test_without_a_package_decoding_is_eager(broken, capsys):
     model = sharp_model(n_layers=1)
     assert draw_texts(model, [5], True) == draw_texts(model, [5], False)
     *_, note = capsys.readouterr().err.splitlines()
-    assert note == "note: decoding is eager, because compiling it failed: broken"
+    assert note == "note: decoding is eager, because it could not be compiled or loaded: broken"
 
 
 def test_compiling_is_announced_with_its_file(broken, capsys):

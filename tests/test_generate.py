@@ -529,7 +529,7 @@ def test_the_notice_of_compiling_comes_before_the_text(call, expected, tokenizer
     text = tokenizer.decode(expected(max_new_tokens=9))
     _, notice, note, shown = terminal.getvalue().split("\n", 3)
     assert notice.startswith("compiling decoding, once, which takes up to some minutes; kept as ")
-    assert note == "note: decoding is eager, because compiling it failed: broken"
+    assert note == "note: decoding is eager, because it could not be compiled or loaded: broken"
     assert shown.startswith(f"{PROMPT}{text}\nprefill: ")
 
 
