@@ -68,7 +68,7 @@ def can_join(layer: Any) -> bool:
     """Return whether a layer multiplies the input of its neighbours with a matrix."""
     if not isinstance(layer, nn.Linear) or layer.bias is not None:
         return False
-    return not getattr(layer, "has_own_input", False)
+    return not getattr(layer, "has_input_hook", False)
 
 
 def find_part(weight: Tensor) -> Part | None:

@@ -144,12 +144,12 @@ class KVCache:
 class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
 
-    has_own_input = False
+    has_input_hook = False
     """Whether a hook may change this layer's input. Then it is not joined with its neighbours
     (`can_join` in model/packed_forms.py)."""
 
     def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
-        self.has_own_input = True
+        self.has_input_hook = True
         return super().register_forward_pre_hook(*args, **kwargs)
 
     def reset_parameters(self) -> None:
@@ -238,6 +238,7 @@ class TransformerBlock(nn.Module):
         super().__init__()
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
+        # On the CPU even if the model is built on "meta": norms have values from the start.
         self.attention_norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
 
@@ -342,11 +343,11 @@ class Transformer(nn.Module):
         """
         if start < 0 or (start and cache is not None):
             raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
-        first_key = start
-        if cache is not None:  # it holds the keys from position 0 on
-            first_key = 0
-            start = cache.length
-        stop = start + tokens.shape[1]
+        first_token = first_key = start
+        if cache is not None:
+            first_token = cache.length
+            first_key = 0  # the cache holds the keys of all positions before
+        stop = first_token + tokens.shape[1]
         if stop > self.config.max_positions:
             raise ValueError(
                 f"a text of {stop} tokens is longer than the context of "
@@ -358,9 +359,9 @@ class Transformer(nn.Module):
                 f"with the length (model.rope_scaling), and this text has {stop}. Cached keys "
                 "would be wrong: use no cache"
             )
-        h = self.position.embed(self.tok_embeddings(tokens), start)
-        freqs_cis = self.position.freqs_cis(start, stop)
-        mask = self.position.mask(start, stop, tokens.device, first_key)
+        h = self.position.embed(self.tok_embeddings(tokens), first_token)
+        freqs_cis = self.position.freqs_cis(first_token, stop)
+        mask = self.position.mask(first_token, stop, tokens.device, first_key)
         drop = None
         if self.training and self.config.dropout:
             drop = make_dropout(self.config.dropout, tokens, dropout_keys)
@@ -381,9 +382,10 @@ class Transformer(nn.Module):
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Hidden states (..., C) -> logits (..., V)."""
+        # Not `config.tie_embeddings`: in int8, a tied model has an output layer too (`to_int8`).
         if hasattr(self, "output"):
             return self.output(hidden_states)
-        return linear(hidden_states, self.tok_embeddings.weight)  # tied
+        return linear(hidden_states, self.tok_embeddings.weight)
 
     def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
@@ -405,7 +407,8 @@ def fixed_draws(method: str) -> Iterator[None]:
 def derive_seed(*address: object) -> int:
     """Return the seed of the random stream at an address, such as (seed, name).
 
-    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws.
+    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws. No part of an
+    address has a slash, so no two are spelled alike.
     """
     digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
