@@ -107,8 +107,7 @@ class Batch:
         check_range("max_new_tokens", max_new_tokens, Range(ge=1))
         check_range("num_samples", num_samples, Range(ge=1))
         sampling.check()
-        check_prompts(model, prompts, max_new_tokens)
-        total = max(map(len, prompts)) + max_new_tokens  # positions of the longest row
+        max_length = longest_row(model, prompts, max_new_tokens)
         self.prompt_lengths: list[int] = []
         """Tokens of the prompt of each row."""
         for prompt in prompts:
@@ -116,34 +115,30 @@ class Batch:
         n_rows = len(self.prompt_lengths)
         self.lengths = list(self.prompt_lengths)
         """Tokens of each row so far, those of its prompt included."""
-        self.drawn_lengths = list(self.prompt_lengths)
+        self.lengths_on_device = list(self.prompt_lengths)
         """The same, but with the tokens that were drawn on the device and not read yet."""
         self.live = set(range(n_rows))
         """The rows that have not ended."""
         self.n_accepted = 0
         """New tokens of all rows so far."""
-        self.cache = new_cache(model, n_rows, total)
+        self.cache = new_cache(model, n_rows, max_length)
         self.sampling_device = choose_sampling_device(self.device)
         """Where tokens are drawn and kept."""
         self.steps_ahead = 1 if self.sampling_device.type == "cuda" else 0
         """How many steps are started before the tokens of an earlier one are read. One keeps a GPU
         busy. The texts do not depend on it: what a row draws after its end is dropped."""
-        tokens = torch.zeros(n_rows, total, dtype=torch.long)
+        tokens = torch.zeros(n_rows, max_length, dtype=torch.long)
         seen = torch.zeros(n_rows, model.config.vocab_size, dtype=torch.bool)
         for row, start in enumerate(self.prompt_lengths):
             tokens[row, :start] = torch.tensor(prompts[row // num_samples])
             seen[row, tokens[row, :start]] = True
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
-        self.last_due = list(range(n_rows))
-        """The rows that drew last. At first, all of them."""
-        self.last_due_on_device = torch.tensor(self.last_due, device=self.sampling_device)
-        """The same. It is copied only if other rows are due than before."""
-        self.uniforms = torch.zeros(UNIFORMS_AHEAD, n_rows, dtype=torch.float64,
-                                    device=self.sampling_device)
-        """Random numbers. Those of [i] are for position `uniforms_from + i`."""
-        self.uniforms_from = -UNIFORMS_AHEAD
-        """At first before all positions: there are no numbers yet."""
+        rows = list(range(n_rows))
+        self.indexed = rows, torch.tensor(rows, device=self.sampling_device)
+        """Some rows, and the same on the device: see `index_on_device`."""
+        self.uniforms = Uniforms(self.prompt_lengths, max_new_tokens, num_samples, seed,
+                                 self.sampling_device)
 
     def draw(self, step: NextLogits = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended. A batch is drawn once.
@@ -158,9 +153,12 @@ class Batch:
         2. Decoding feeds one token of each row. A row with a longer prompt reads on in it.
         3. When all rows that draw have ended, one pass feeds more of the longer prompts, up to the
            end of the shortest of these. Then decoding goes on.
+
+        `due_rows` makes these three: the shortest of the rows that lack tokens are due, and a pass
+        feeds all rows up to their length.
         """
         # `lengths` does not tell: an iterator that was closed may have drawn more than it yielded.
-        if self.drawn_lengths != self.prompt_lengths:
+        if self.lengths_on_device != self.prompt_lengths:
             raise ValueError("these rows were drawn before: make another Batch")
         inference = torch.inference_mode()
         unread: deque[Drawn] = deque()
@@ -170,7 +168,8 @@ class Batch:
                 if due:
                     with inference:  # not around `yield`, because the caller may train
                         unread.append(self.draw_next(step, due))
-                # If no row is due, all tokens are drawn, and some of them are unread.
+                # If no row is due, all tokens are drawn. Rows are live until their last token is
+                # read, so some tokens are unread.
                 all_drawn = not due
                 if all_drawn or len(unread) > self.steps_ahead:
                     yield from self.accept(unread.popleft())
@@ -179,19 +178,19 @@ class Batch:
         """Return the rows that draw next: of those that lack tokens, the ones with the fewest."""
         unfinished = []
         for row in sorted(self.live):
-            if self.drawn_lengths[row] < self.prompt_lengths[row] + self.max_new_tokens:
+            if self.lengths_on_device[row] < self.prompt_lengths[row] + self.max_new_tokens:
                 unfinished.append(row)
-        fewest = min((self.drawn_lengths[row] for row in unfinished), default=0)
+        fewest = min((self.lengths_on_device[row] for row in unfinished), default=0)
         # The others still read their prompts.
-        return [row for row in unfinished if self.drawn_lengths[row] == fewest]
+        return [row for row in unfinished if self.lengths_on_device[row] == fewest]
 
     def draw_next(self, step: NextLogits, due: list[int]) -> "Drawn":
         """Draw a token of the rows that are due. On a GPU, do not wait until it is drawn."""
-        position = self.drawn_lengths[due[0]]  # of the token to draw: due rows have equally many
+        position = self.lengths_on_device[due[0]]  # of the new token: due rows are equally long
         logits = self.compute_logits(step, position)
         drawn = self.sample_rows(logits, due, position)
         for row in due:
-            self.drawn_lengths[row] += 1
+            self.lengths_on_device[row] += 1
         return Drawn(due, drawn)
 
     def accept(self, drawn: "Drawn") -> Iterator[tuple[int, int]]:
@@ -229,11 +228,11 @@ class Batch:
         # Contiguous, because the compiler would compile again for other offsets or strides.
         fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
-        # Feed a prompt once for all its samples. One token is not shared: a compiled step decodes
-        # only the whole batch.
-        is_prefill = first == 0 and fed.shape[1] > 1
+        # All samples of a prompt share its first pass. They do not share a pass of one token,
+        # because a compiled step decodes only the whole batch.
+        samples_share = self.num_samples > 1 and first == 0 and fed.shape[1] > 1
         with attention_of_any_length(self.device):
-            if cache is not None and is_prefill and self.num_samples > 1:
+            if cache is not None and samples_share:
                 logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
             else:
                 logits = step(self.model, fed, cache)
@@ -241,11 +240,10 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], position: int) -> Tensor:
         """Draw the token at `position` of the rows that are due -> ids (len(due),)."""
-        if due != self.last_due:
-            self.last_due = due
-            self.last_due_on_device = torch.tensor(due).to(self.sampling_device, non_blocking=True)
-        rows = self.last_due_on_device
-        uniforms = self.uniforms_at(position)
+        rows = self.index_on_device(due)
+        uniforms = self.uniforms.zeros  # nothing reads them at temperature 0
+        if self.sampling.temperature > 0:
+            uniforms = self.uniforms.at(position, self.live)
         all_due = len(due) == len(self.prompt_lengths)
         if all_due:  # without a copy
             drawn = sample(logits, self.sampling, uniforms, self.seen)
@@ -261,21 +259,50 @@ class Batch:
             self.seen[rows, tokens] = True  # pairs (row, token): a slice would mark all rows
         return drawn
 
-    def uniforms_at(self, position: int) -> Tensor:
-        """Return the random numbers (B,) that draw the tokens at `position`, on the device."""
-        if self.sampling.temperature == 0:
-            return self.uniforms[0]  # zeros, which nothing reads
-        if not self.uniforms_from <= position < self.uniforms_from + UNIFORMS_AHEAD:
-            self.uniforms_from = position
-            block = [self.compute_uniforms(position + i) for i in range(UNIFORMS_AHEAD)]
-            uniforms = torch.tensor(block, dtype=torch.float64)
-            self.uniforms = uniforms.to(self.sampling_device, non_blocking=True)
-        return self.uniforms[position - self.uniforms_from]
+    def index_on_device(self, rows: list[int]) -> Tensor:
+        """Return rows as an index on the device, copied only if the last call had other rows."""
+        if rows != self.indexed[0]:
+            self.indexed = rows, torch.tensor(rows).to(self.sampling_device, non_blocking=True)
+        return self.indexed[1]
 
-    def compute_uniforms(self, position: int) -> list[float]:
-        """Return the random number for each row's token at `position`, or 0 if it draws none."""
+
+class Uniforms:
+    """The random numbers of a batch: one for each new token of each row.
+
+    Those of UNIFORMS_AHEAD positions are copied to the device together.
+    """
+
+    def __init__(
+        self, prompt_lengths: list[int], max_new_tokens: int, num_samples: int, seed: int,
+        device: torch.device,
+    ):
+        self.prompt_lengths = prompt_lengths
+        self.max_new_tokens = max_new_tokens
+        self.num_samples = num_samples
+        self.seed = seed
+        self.device = device
+        self.zeros = torch.zeros(len(prompt_lengths), dtype=torch.float64, device=device)
+        """(B,)"""
+        self.ahead = torch.empty(0, len(prompt_lengths))
+        """Numbers (positions, B), from position `first` on. At first there are none."""
+        self.first = 0
+
+    def at(self, position: int, rows: Collection[int]) -> Tensor:
+        """Return the numbers (B,) that draw the tokens at `position`, on the device.
+
+        `rows` are those that have not ended. The number of another row may be 0.
+        """
+        if not self.first <= position < self.first + len(self.ahead):
+            self.first = position
+            block = [self.compute(position + i, rows) for i in range(UNIFORMS_AHEAD)]
+            ahead = torch.tensor(block, dtype=torch.float64)
+            self.ahead = ahead.to(self.device, non_blocking=True)
+        return self.ahead[position - self.first]
+
+    def compute(self, position: int, rows: Collection[int]) -> list[float]:
+        """Return the numbers of `rows` for their tokens at `position`; 0 where none is drawn."""
         uniforms = [0.0] * len(self.prompt_lengths)
-        for row in self.live:
+        for row in rows:
             index = position - self.prompt_lengths[row]
             if 0 <= index < self.max_new_tokens:
                 uniforms[row] = uniform(self.seed, row % self.num_samples, index)
@@ -305,8 +332,10 @@ def choose_sampling_device(device: torch.device) -> torch.device:
     return device if device.type in ("cpu", "cuda") else torch.device("cpu")
 
 
-def check_prompts(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> None:
-    """Raise UserError for no prompt, an empty one, and more tokens than the context has room for.
+def longest_row(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
+    """Return the length of the longest row, with its new tokens.
+
+    Raises UserError for no prompt, an empty one, and more tokens than the context has room for.
     """
     if not prompts or not all(prompts):
         raise UserError("the prompt is empty: give at least one token")
@@ -321,6 +350,7 @@ def check_prompts(model: Transformer, prompts: list[list[int]], max_new_tokens: 
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
         )
+    return total
 
 
 def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:

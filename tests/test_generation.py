@@ -197,8 +197,8 @@ def test_new_tokens_are_counted_without_eos():
     assert counts == list(range(1, 28))  # 3, 12 and 12
 
 
-def test_every_row_may_fill_the_context():
-    """80 tokens, of which the longest prompt has 7."""
+def test_the_longest_row_may_fill_the_context():
+    """80 tokens, of which its prompt has 7."""
     rows = generate(sharp_model(n_layers=1), [make_prompt(3), make_prompt(7)], GREEDY,
                     max_new_tokens=73)
     assert [len(row) for row in rows] == [73, 73]
@@ -335,7 +335,7 @@ def test_random_numbers_are_those_of_their_addresses():
     batch = Batch(sharp_model(), [[1, 2], [1, 2, 3, 4, 5]], Sampling(), max_new_tokens=50,
                   num_samples=2, seed=8)
     for position in (2, 3, 17, 18, 40, 51):
-        uniforms = batch.uniforms_at(position).tolist()
+        uniforms = batch.uniforms.at(position, batch.live).tolist()
         assert uniforms[:2] == [uniform(8, 0, position - 2), uniform(8, 1, position - 2)]
         if position >= 5:
             assert uniforms[2:] == [uniform(8, 0, position - 5), uniform(8, 1, position - 5)]
@@ -366,7 +366,7 @@ def test_a_step_on_a_gpu_waits_for_nothing(sampling):
                 batch.draw_next(lambda *_: logits, [0, 1])
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert batch.drawn_lengths == [10, 10]
+    assert batch.lengths_on_device == [10, 10]
 
 
 @pytest.mark.cuda
