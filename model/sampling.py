@@ -26,7 +26,10 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw a token: the penalty first, then the others in this order (Hugging Face's)."""
+    """How to draw a token: `repetition_penalty` applies first, then the others in their order here.
+
+    It is Hugging Face's order.
+    """
 
     temperature: Annotated[float, Range(ge=0)] = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
@@ -56,13 +59,14 @@ class Sampling:
         return self.temperature == 0 or self.top_k == 1
 
 
-def uniform(seed: int, sample: int, number: int) -> float:
-    """Return the random number in [0, 1) that draws new token `number` of sample `sample`.
+def uniform(seed: int, sample_index: int, token_index: int) -> float:
+    """Return the random number in [0, 1) that draws a new token of a sample.
 
     It is a function of its address and not the next value of a stream. So a row draws the same text
     alone and in any batch, with and without the cache.
     """
-    return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
+    bits = derive_seed(seed, "sample", sample_index, token_index)
+    return (bits >> 10) / 2**53  # 63 bits -> a float's 53
 
 
 def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
@@ -127,11 +131,12 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
     compact = torch.zeros(filled.shape, dtype=torch.float64, device=masses.device)
     compact.masked_scatter_(filled, masses.masked_select(candidates))
     compact_nucleus = sort_nucleus(compact, p)
+    # Back to the places that they came from.
     return candidates.masked_scatter(candidates, compact_nucleus.masked_select(filled))
 
 
 def sort_nucleus(masses: Tensor, p: float) -> Tensor:
-    """Return `nucleus` of masses (B, V), by sorting all of them."""
+    """Return `nucleus` of masses (B, V), float64, by sorting all of them."""
     # Floats that are not negative are in the order of their bits, and integers sort faster.
     bits, order = masses.view(torch.int64).sort(dim=-1, descending=True, stable=True)
     ranked = bits.view(torch.float64)
