@@ -291,7 +291,7 @@ def test_weights_of_layers_called_on_one_copy_have_the_same_gradients():
     x = randn(3, 5, 48, seed=3).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         for out in training_forms.call_each_on_one_copy(x, found):
-            out.sum().backward(retain_graph=True)
+            out.sum().backward(retain_graph=True)  # all of them share the node of the copy
         for out in call_each.__wrapped__(x, expected):
             out.sum().backward()
     for layer, plain_layer in zip(found, expected, strict=True):
@@ -320,12 +320,6 @@ def test_layers_called_on_one_copy_keep_one_input():
     assert sorted(size for _, size in kept) == [7 * 48, 3 * 5 * 48, 31 * 48]
 
 
-def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
-    gated = gate(randn(3, 48).requires_grad_(), randn(3, 48))
-    chosen = kernels.choose_linear(gated, randn(31, 48))
-    assert chosen.func is training_forms.linear_of_few_tensors
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_loss_by_chunks_is_the_loss_bitwise(dtype, monkeypatch):
     # Chunks of four tokens, and one token in the last.
@@ -341,12 +335,6 @@ def test_a_chunk_of_a_large_vocabulary_is_one_token(monkeypatch):
     monkeypatch.setattr(training_forms, "LOSS_CHUNK", 4)
     chunks = training_forms.cut_into_chunks(torch.zeros(1, 3, 5), torch.zeros(1, 3))
     assert [len(y) for _, y in chunks] == [1, 1, 1]
-
-
-def test_logits_that_are_not_contiguous_are_not_overwritten():
-    """Chunks of them would be copies."""
-    logits = (randn(7, 3, 50).requires_grad_() * 1).transpose(0, 1)
-    assert kernels.choose_loss(logits, torch.zeros(3, 7, dtype=torch.long)) is None
 
 
 def test_a_loss_by_chunks_has_one_backward_pass():
@@ -369,16 +357,6 @@ def test_an_embedding_in_order_is_an_embedding():
     weight = randn(7, 48)
     found = gradients(lambda w: training_forms.embed_in_order(tokens, w), weight)
     assert all(map(torch.equal, found, gradients(lambda w: F.embedding(tokens, w), weight)))
-
-
-def test_the_gradient_of_an_embedding_in_order_is_always_the_same():
-    tokens = torch.arange(4096).view(16, 256) % 300
-    upstream = randn(16, 256, 96)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    found = [torch.ops.gyre.embedding_gradient(upstream, tokens, 300) for _ in range(20)]
-    torch.set_num_threads(threads)
-    assert all(torch.equal(gradient, found[0]) for gradient in found)
 
 
 def test_a_rotation_in_reals_is_a_rotation():
@@ -463,7 +441,7 @@ def test_sums_in_bfloat16_are_rounded_once():
     assert torch.equal(decoding_forms.linear_by_sums(x, weight), once)
 
 
-# --- which form is chosen: the table at the top of kernels.py, a row at a time --------------------
+# --- which form is chosen, as the table at the top of kernels.py says -----------------------------
 
 
 @pytest.fixture
@@ -484,7 +462,7 @@ def compiling(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 
 
-def choose_product(tokens, dtype=torch.float32):
+def choose_linear(tokens, dtype=torch.float32):
     """The form of a product of so many tokens."""
     return kernels.choose_linear(randn(tokens, 1, 48).to(dtype), randn(31, 48, seed=1).to(dtype))
 
@@ -497,30 +475,30 @@ def choose_attention(length, dtype=torch.bfloat16, mask=None, rows=2):
 
 
 def test_few_tokens_are_multiplied_plainly(onednn):
-    assert choose_product(15) is None
+    assert choose_linear(15) is None
 
 
 def test_many_tokens_are_multiplied_by_onednn(onednn):
-    assert choose_product(16) is shared_forms.onednn_product
+    assert choose_linear(16) is shared_forms.onednn_product
 
 
 def test_without_a_gain_onednn_is_not_used(without_onednn):
-    assert choose_product(16) is None
+    assert choose_linear(16) is None
 
 
 def test_onednn_multiplies_float32_only(onednn):
-    assert choose_product(16, torch.bfloat16) is None
+    assert choose_linear(16, torch.bfloat16) is None
 
 
 @pytest.mark.parametrize("tokens", [8, 16])
 def test_under_autocast_products_are_plain(onednn, compiling, tokens):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert choose_product(tokens) is None
+        assert choose_linear(tokens) is None
 
 
 def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
     with torch.no_grad():
-        assert choose_product(8) is decoding_forms.linear_by_sums
+        assert choose_linear(8) is decoding_forms.linear_by_sums
 
 
 def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
@@ -606,7 +584,7 @@ def test_on_a_gpu_no_weights_are_packed(onednn):
 
 
 def test_compiled_training_multiplies_few_tokens_plainly(compiling):
-    assert choose_product(8) is None
+    assert choose_linear(8) is None
 
 
 def test_training_in_bfloat16_attends_to_short_rows_by_blocks():
@@ -625,7 +603,7 @@ def test_training_in_float32_attends_plainly():
 
 
 @pytest.mark.parametrize("length", [1, 512])
-def test_with_a_mask_attention_is_plain(length):
+def test_on_a_cpu_attention_with_a_mask_is_plain(length):
     assert choose_attention(length, mask=randn(1)) is None
 
 
@@ -746,7 +724,7 @@ def test_on_cuda_a_norm_of_two_dtypes_is_plain():
     assert choose_norm("cuda", torch.bfloat16) is None
 
 
-def test_on_a_cpu_a_norm_is_plain():
+def test_on_a_cpu_a_norm_without_a_gradient_is_plain():
     assert choose_norm("cpu", torch.float32) is None
 
 
@@ -762,6 +740,12 @@ def test_eager_training_keeps_few_tensors_of_a_gate():
     assert kernels.choose_gate(x, x) is training_forms.gate_of_few_tensors
     with torch.no_grad():
         assert kernels.choose_gate(x, x) is None
+
+
+def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
+    gated = gate(randn(3, 48).requires_grad_(), randn(3, 48))
+    chosen = kernels.choose_linear(gated, randn(31, 48))
+    assert chosen.func is training_forms.linear_of_few_tensors
 
 
 def choose_for_layers(x, *layers):
@@ -820,7 +804,13 @@ def test_logits_that_nothing_computed_are_not_overwritten():
     assert kernels.choose_loss(logits, logits) is None
 
 
-def test_a_functional_gradient_of_attention_is_that_of_pytorch():
+def test_logits_that_are_not_contiguous_are_not_overwritten():
+    """Chunks of them would be copies."""
+    logits = (randn(7, 3, 50).requires_grad_() * 1).transpose(0, 1)
+    assert kernels.choose_loss(logits, torch.zeros(3, 7, dtype=torch.long)) is None
+
+
+def test_a_functional_gradient_of_attention_is_that_of_attend_by_products():
     x = randn(1, 2, 7, 8).bfloat16()
     found = torch.func.grad(lambda x: attend(x, x, x, None).sum())(x)
     leaf = x.clone().requires_grad_()
@@ -885,7 +875,7 @@ def test_a_forward_mode_derivative_is_that_of_pytorch(onednn):
 
 def test_no_product_by_onednn_while_forward_derivatives_are_taken(onednn):
     with torch.autograd.forward_ad.dual_level():
-        assert choose_product(16) is None
+        assert choose_linear(16) is None
 
 
 def test_a_functional_gradient_is_that_of_pytorch(onednn):
