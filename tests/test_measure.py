@@ -317,6 +317,24 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
+@pytest.mark.parametrize("position", POSITIONS)
+def test_attention_weights_are_what_attention_weighs_values_by(position):
+    """Nothing is seen ahead, and weighted values are the output of `attend`."""
+    model = random_model(position=position)
+    attended: list[torch.Tensor] = []
+    values: list[torch.Tensor] = []
+    for layer in model.layers:
+        layer.attention.wo.register_forward_pre_hook(lambda _, inputs: attended.append(inputs[0]))
+        layer.attention.wv.register_forward_hook(lambda _, inputs, out: values.append(out))
+    scores = attention.attention_scores(model, torch.arange(14).view(2, 7))
+    for layer in range(3):
+        weights = scores[layer].softmax(-1)  # (B, H, T, S)
+        assert (weights.triu(1) == 0).all()
+        v = values[layer].view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, S, H, D)
+        expected = torch.einsum("bhts,bshd->bthd", weights, v).flatten(-2)
+        torch.testing.assert_close(expected, attended[layer], rtol=1e-4, atol=1e-6)
+
+
 def test_keys_that_a_mask_hides_get_no_attention(monkeypatch):
     """With wq = 0 a query that sees itself and the token before attends to each by half."""
     s = scorer("none")

@@ -1,4 +1,4 @@
-"""The decoder: keys, causality, grouped heads, initialisation, attention weights."""
+"""The decoder: keys, causality, grouped heads, norms, initial weights, checkpointed blocks."""
 
 import math
 
@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from builders import CPU, KINDS, quick_for, randn, random_model
 from torch import Tensor
 
-from ablation.attention import attention_scores
 from errors import UserError
 from model import kernels
 from model.config import RopeScaling
@@ -31,8 +30,10 @@ def test_state_dict_keys_are_metas(tie):
 
 
 def test_causality_by_gradient():
-    """Exactly nothing flows back from a logit to later tokens, and something does to all
-    earlier. Of every encoding, test_cache.py compares logits with and without later tokens."""
+    """Exactly nothing flows back from a logit to later tokens, and something does to all earlier.
+
+    test_cache.py shows causality for every encoding, by logits with and without later tokens.
+    """
     model = random_model()
     tokens = torch.arange(7)[None]
     h = model.tok_embeddings(tokens).detach().requires_grad_()
@@ -105,33 +106,7 @@ def test_a_norm_is_float32_inside_and_rounded_before_its_weight():
     assert torch.equal(norm(x), norm.weight * wide.bfloat16())
 
 
-# --- the configuration, attention's weights, initial weights ---
-
-
-def test_flops_follow_from_the_configuration():
-    """Of a row of 20: 6 for each weight, and 12 T n_layers n_heads head_dim = 28,800."""
-    model = random_model(n_layers=2, head_dim=10)
-    in_layers = sum(p.numel() for p in model.layers.parameters() if p.ndim == 2)
-    assert in_layers == 2 * (2 * 48 * 60 + 2 * 48 * 20 + 3 * 48 * 80)
-    assert model.config.flops_per_token(20) == 6 * (in_layers + 97 * 48) + 28800
-
-
-@pytest.mark.parametrize("position", POSITIONS)
-def test_attention_weights_are_what_attention_weighs_values_by(position):
-    """Nothing is seen ahead, and weighted values are the output of `attend`."""
-    model = random_model(position=position)
-    attended: list[Tensor] = []
-    values: list[Tensor] = []
-    for layer in model.layers:
-        layer.attention.wo.register_forward_pre_hook(lambda _, inputs: attended.append(inputs[0]))
-        layer.attention.wv.register_forward_hook(lambda _, inputs, out: values.append(out))
-    scores = attention_scores(model, torch.arange(14).view(2, 7))
-    for layer in range(3):
-        weights = scores[layer].softmax(-1)  # (B, H, T, S)
-        assert (weights.triu(1) == 0).all()
-        v = values[layer].view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, S, H, D)
-        expected = torch.einsum("bhts,bshd->bthd", weights, v).flatten(-2)
-        torch.testing.assert_close(expected, attended[layer], rtol=1e-4, atol=1e-6)
+# --- initial weights ---
 
 
 @pytest.mark.parametrize("name, std", [
@@ -179,7 +154,7 @@ def test_each_matrix_starts_from_a_stream_of_its_own():
 
 @pytest.mark.parametrize("one, other", [
     ((1, 11), (11, 1)), ((1, 11), (1, 1, 1)), (("a", 1), ("a1",))])
-def test_every_address_has_a_random_stream_of_its_own(one, other):
+def test_addresses_of_the_same_characters_have_seeds_of_their_own(one, other):
     assert derive_seed(*one) != derive_seed(*other)
 
 
@@ -252,7 +227,7 @@ def test_checkpointed_blocks_have_the_same_gradients_in_bfloat16():
 
 @pytest.mark.parametrize("checkpointed, kept", [(False, True), (True, False)])
 def test_checkpointed_blocks_keep_nothing_of_the_feed_forward(checkpointed, kept):
-    """Which is 80 wide, for the backward pass."""
+    """Its tensors are 80 wide. Blocks that are not checkpointed keep some of them."""
     model = random_model().train()
     model.checkpoint_blocks = checkpointed
     widths = set()
