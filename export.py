@@ -160,7 +160,7 @@ def note_length(run: Exported) -> None:
 
     By default that is four times the training rows. Other programs use all of it, and do not warn.
     """
-    if "imported" in run.run.manifest:  # its rows are not known
+    if run.run.is_imported:  # its rows are not known
         return
     trained = read_config(run.run.path / "config.yaml").data.seq_len
     if run.model.rope_scaling is not None:

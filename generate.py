@@ -244,7 +244,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
 
 def name_weights(run: RunDir, checkpoint: str) -> str:
     """Return in words which weights of a run are read. Without a `best`, they are its last."""
-    if "imported" in run.manifest:
+    if run.is_imported:
         return "imported weights"
     if checkpoint == "last" or not run.checkpoints.has_best:
         return "last weights"

@@ -252,8 +252,13 @@ class RunDir:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest of the training data."""
+        """The manifest of the training data, or of the import."""
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the weights were imported. Such a run has no text and cannot be resumed."""
+        return "imported" in self.manifest
 
     def resolve_text_paths(self, data: DataConfig) -> DataConfig:
         """Return the settings of this run's text, with paths that lead to it from here.

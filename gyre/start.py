@@ -327,7 +327,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
         inherited["train.sample_tokens"] = saved.model.max_positions // 2
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
-    if "imported" not in run.manifest:
+    if not run.is_imported:
         text = run.resolve_text_paths(saved.data)
         shares = shares_text(run, text, asked)
         data = inherit_data(text, asked, shares)
@@ -462,7 +462,7 @@ def refuse_minutes(given: Layer, option: str) -> None:
 
 def read_trained(run: RunDir) -> Config:
     """Return the configuration that a run was started with. UserError if it was imported."""
-    if "imported" in run.manifest:
+    if run.is_imported:
         raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
     config = read_config(run.path / "config.yaml")
     require_encoding(run.path, config)
