@@ -150,29 +150,20 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
 def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    config.yaml keeps the train.steps with which the run was started. A later command can have given
-    another one, on which the learning rates depend: `steps_when_saved` is that of the command which
-    saved the checkpoint.
-
-    | command | both numbers                 | the run ends at    | error           |
-    |---------|------------------------------|--------------------|-----------------|
-    | with N  |                              | N                  | no step is left |
-    | without | equal                        | that number        | no step is left |
-    | without | differ, no step left to each | `steps_when_saved` | no step is left |
-    | without | differ, a step left to one   |                    | which of them?  |
-
-    N is that of --train.steps. With --resume auto it is no error that no step is left.
+    `steps_when_saved` is the train.steps of the command that saved the checkpoint. Without
+    --train.steps, a command takes the number in config.yaml, with which the run was started. The
+    learning rates depend on it, so a command that would change the number has to say so.
     """
-    steps_now = start.config.train.steps
-    gives_steps = "train.steps" in start.given
-    end = steps_now if gives_steps else steps_when_saved
+    steps = start.config.train.steps
+    changes_steps = "train.steps" not in start.given and steps != steps_when_saved
+    end = steps_when_saved if changes_steps else steps
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if gives_steps or steps_when_saved == steps_now:
-        return
-    has_reached_both = step >= max(steps_when_saved, steps_now)
-    if not has_reached_both:
+    # With --resume auto, a run that has ended comes here, too. If another command had shortened it,
+    # this one would train it on. If another command had extended it, there is nothing to do.
+    has_reached_both = step >= max(steps, steps_when_saved)
+    if changes_steps and not has_reached_both:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

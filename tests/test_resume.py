@@ -4,7 +4,7 @@ import io
 import shlex
 import shutil
 import signal
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,8 @@ from resumption import EXACT, always, assert_equal_runs, kill_before, resume_ref
 
 import train
 from ablation.jobs import resumable_step
-from errors import find_script
+from errors import UserError, find_script
+from gyre.build import check_resumed
 from gyre.options import make_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir
@@ -478,6 +479,34 @@ def test_a_longer_run_is_not_resumed_at_its_old_length(longer, capfd):
     path, _, _ = longer
     said = resume_refusal(capfd, path, "--log.wandb=disabled")  # an option, but no steps
     assert "last resumed with --train.steps 6" in said
+
+
+NO_STEP_LEFT = "give --train.steps a larger number"
+WHICH_STEPS = "was last resumed with --train.steps"
+
+
+# The run was started with 6 steps.
+@pytest.mark.parametrize("given, when_saved, step, error, error_with_auto", [
+    (8, 6, 6, None, None),
+    (8, 6, 8, NO_STEP_LEFT, None),
+    (None, 6, 5, None, None),
+    (None, 6, 6, NO_STEP_LEFT, None),
+    (None, 8, 5, WHICH_STEPS, WHICH_STEPS),
+    (None, 8, 7, WHICH_STEPS, WHICH_STEPS),
+    (None, 8, 8, NO_STEP_LEFT, None),
+    (None, 4, 3, WHICH_STEPS, WHICH_STEPS),
+    (None, 4, 4, NO_STEP_LEFT, WHICH_STEPS)])
+def test_a_command_without_steps_changes_none(given, when_saved, step, error, error_with_auto):
+    steps = 6 if given is None else given
+    options = {} if given is None else {"train.steps": given}
+    run: Any = SimpleNamespace(path="runs/a")
+    for resumes_auto, expected in ((False, error), (True, error_with_auto)):
+        start: Any = SimpleNamespace(config=make_config({"train.steps": steps,
+                                                         "optim.warmup_steps": 1}),
+                                     given=options, resumes_auto=resumes_auto)
+        raises = pytest.raises(UserError, match=expected) if expected else nullcontext()
+        with raises:
+            check_resumed(run, start, step, when_saved)
 
 
 def test_a_longer_run_has_each_step_once(longer):
