@@ -403,7 +403,7 @@ def create_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     world = setup.world
     name = config.name
     if world.is_main:
-        name = claim_name(config.log.runs, config.name, start.stem, contexts)
+        name = claim_name(config.log.runs, config.name, start.default_name, contexts)
     name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)

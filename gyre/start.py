@@ -1,4 +1,11 @@
-"""Resolve a command line of train.py: start a run, resume one, or branch off from one."""
+"""Resolve a command line of train.py: start a run, resume one, or branch off from one.
+
+The names of what decides about a configuration (gyre/options.py says what a layer is):
+
+    given       the options of the command line
+    requested   the options of configuration files, with `given` over them
+    saved       what the config.yaml of an older run has, or a section of it
+"""
 
 import math
 import os
@@ -56,12 +63,12 @@ class Start:
     config: Config
     """Numbers that depend on the text or on the machine are at their limits until they are chosen.
     The configuration is final when `gyre.auto.resolve_auto` returns."""
-    stem: str
+    default_name: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
     """The command line itself."""
-    given: dict[str, Any]
-    """The options of Config that the command line names, by dotted name."""
+    given: Layer
+    """The options of Config that the command line names."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
     source: RunDir | None = None
@@ -125,18 +132,18 @@ def resolve(argv: list[str], doc: str) -> Start:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
     if options.resume and options.resume != AUTO:
         return resume(RunDir.open(options.resume), argv, given)
-    files = [read_yaml(name) for name in options.config]
+    config_layers = [read_yaml(name) for name in options.config]
     if options.resume == AUTO:
-        path = find_named(files, given)
+        path = find_named(config_layers, given)
         if path.exists():
             start = resume(RunDir.open(path), argv, given, resumes_auto=True)
             check_origin(start, options.init_from)
             return replace(start, ignores_file=bool(options.config))
     if options.init_from:
         run = RunDir.open(options.init_from)
-        draft = draft_from_run(run, files, given)
+        draft = draft_from_run(run, config_layers, given)
     else:
-        draft = make_draft(*files, given)
+        draft = make_draft(*config_layers, given)
     stem = make_stem(options, draft.config)
     if "data.column" in given:  # one in a configuration file may be for the text of that file
         check_column(draft.config.data)
@@ -188,23 +195,23 @@ def check_together(options: Namespace, argv: list[str]) -> None:
                         "their run: leave out --init-from and --config")
 
 
-def merge_layers(files: list[Layer], given: Layer) -> Layer:
-    """Return the options of files and of the command line, each layer over those before it."""
-    asked: Layer = {}
-    for layer in (*files, given):
-        asked |= layer
-    return asked
+def merge_layers(config_layers: list[Layer], given: Layer) -> Layer:
+    """Return what is requested: the options of configuration files, and of the command line."""
+    requested: Layer = {}
+    for layer in (*config_layers, given):
+        requested |= layer
+    return requested
 
 
-def find_named(files: list[Layer], given: Layer) -> Path:
+def find_named(config_layers: list[Layer], given: Layer) -> Path:
     """Return the folder of the run that --resume auto starts or goes on with.
 
     Raises UserError without a name.
     """
-    asked = merge_layers(files, given)
-    if asked.get("name") is None:
+    requested = merge_layers(config_layers, given)
+    if requested.get("name") is None:
         raise UserError("--resume auto needs a --name: that of the run to start or go on with")
-    return Path(asked.get("log.runs", LogConfig.runs), asked["name"]).expanduser()
+    return Path(requested.get("log.runs", LogConfig.runs), requested["name"]).expanduser()
 
 
 def check_origin(start: Start, init_from: str | None) -> None:
@@ -212,13 +219,14 @@ def check_origin(start: Start, init_from: str | None) -> None:
 
     Only their paths are compared, because the weights may be gone by now.
     """
-    saved = start.config.init_from
     if init_from is None:
         return
+    assert start.resumed is not None, "only a run that exists has an origin"
+    saved = start.config.init_from
     if saved is None or not may_be_same_run(saved, init_from):
         origin = "a new model" if saved is None else saved
-        raise UserError(f"{start.stem} was started from {origin}, and not from {init_from}: choose "
-                        "another --name, or leave out --init-from")
+        raise UserError(f"{start.resumed.path.name} was started from {origin}, and not from "
+                        f"{init_from}: choose another --name, or leave out --init-from")
 
 
 def may_be_same_run(saved: str, init_from: str) -> bool:
@@ -246,10 +254,14 @@ def begin(
     """
     config = draft.config
     check_rates(config.optim)
-    parts = "".join(each if may_be_in_name(each) else " " for each in stem).split()
-    stem = re.sub(r"^\W+", "", "-".join(parts))  # a name begins with a letter, a digit or _
-    return Start(config, f"{stem}-s{config.seed}", argv, given,
+    return Start(config, f"{clean_name(stem)}-s{config.seed}", argv, given,
                  resumes_auto=resumes_auto, draft=draft)
+
+
+def clean_name(name: str) -> str:
+    """Return a name with hyphens for the characters that the name of a run cannot have."""
+    words = "".join(char if may_be_in_name(char) else " " for char in name).split()
+    return re.sub(r"^\W+", "", "-".join(words))  # it begins with a letter, a digit or _
 
 
 def check_rates(optim: OptimConfig) -> None:
@@ -259,9 +271,7 @@ def check_rates(optim: OptimConfig) -> None:
         raise UserError("optim.lr 0 would change no weight: choose a learning rate above 0")
 
 
-def resume(
-    run: RunDir, argv: list[str], given: dict[str, Any], resumes_auto: bool = False
-) -> Start:
+def resume(run: RunDir, argv: list[str], given: Layer, resumes_auto: bool = False) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
     With `resumes_auto` (--resume auto), the command line is the one that started the run. Its
@@ -282,30 +292,33 @@ def resume(
 
 def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
     """Raise UserError if --train.steps would end a resumed or branched run in its warm-up."""
+    steps = given.get("train.steps")
     warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
-    if "train.steps" in given and AUTO not in (given["train.steps"], warmup_steps):
-        steps = given["train.steps"]
-        if steps < warmup_steps:
-            raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
-                            f"{warmup_steps} steps: give more than those, and than it has taken")
+    if steps is None or AUTO in (steps, warmup_steps):  # `make_config` refuses `auto`
+        return
+    if steps < warmup_steps:
+        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
+                        f"{warmup_steps} steps: give more than those, and than it has taken")
 
 
-def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
+def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
+    # The config.yaml of the branch is written here, and its paths have to lead to the text from
+    # here. A run that is resumed keeps its own config.yaml, so `resume` need not do this.
     saved = replace(saved, data=run.resolve_text_paths(saved.data))
     refuse_minutes(given, "--branch-from")
     check_warmup(run, saved, given)
-    not_inherited: Layer = {"name": None, "train.keep": []}
+    reset: Layer = {"name": None, "train.keep": []}
     if given.get("optim.schedule", saved.optim.schedule) != saved.optim.schedule:
-        not_inherited["optim.cooldown"] = None  # it belongs to the other schedule
-    config = make_config(asdict(saved), not_inherited, given)
+        reset["optim.cooldown"] = None  # it belongs to the other schedule
+    config = make_config(asdict(saved), reset, given)
     check_unchanged(run, saved, config, "--branch-from")
     check_rates(config.optim)
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 
-def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
+def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Draft:
     """Return the configuration of a new run that starts from the weights of another one.
 
     The model and the tokenizer are those of the other run. The command line can change the options
@@ -320,7 +333,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
     saved = read_config(run.path / "config.yaml")
     require_encoding(run.path, saved)
     check_given(run, saved, given)
-    asked = merge_layers(files, given)
+    requested = merge_layers(config_layers, given)
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
     if TrainConfig.sample_tokens >= saved.model.max_positions:  # the default does not fit into it
@@ -329,26 +342,25 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if not run.is_imported:
         text = run.resolve_text_paths(saved.data)
-        shares = shares_text(run, text, asked)
-        data = inherit_data(text, asked, shares)
-        if not any(name in asked for name in NAMES_TEXT):
+        shares = shares_text(run, text, requested)
+        data = inherit_data(text, requested, shares)
+        if not any(name in requested for name in NAMES_TEXT):
             check_text(run, text)
-        if shares and "data.val_fraction" not in asked:
+        if shares and "data.val_fraction" not in requested:
             pinned["data.val_fraction"] = saved.data.val_fraction
         inherited["data"] = data
-    weights = {"init_from": str(run.path), "model": inherit_model(saved, asked, given)}
-    return make_draft(inherited, *files, weights, given, pinned)
+    from_run = {"init_from": str(run.path), "model": inherit_model(saved, requested, given)}
+    # Each layer overrides those before it. A configuration file can change what is inherited. The
+    # command line can also change what `check_given` allows of the model. Nothing is over `pinned`.
+    return make_draft(inherited, *config_layers, from_run, given, pinned)
 
 
-def inherit_model(saved: Config, asked: Layer, given: Layer) -> dict[str, Any]:
-    """Return the model of another run as a new run takes it over.
-
-    `asked` has the options of files and of the command line, and `given` those of the latter only.
-    """
+def inherit_model(saved: Config, requested: Layer, given: Layer) -> dict[str, Any]:
+    """Return the model of another run as a new run takes it over."""
     model = asdict(saved.model)
     # The other model options of a file are ignored: they may be meant for models of other shapes.
-    if "model.dropout" in asked:
-        model["dropout"] = asked["model.dropout"]
+    if "model.dropout" in requested:
+        model["dropout"] = requested["model.dropout"]
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # Without scaling, the trained length is data.seq_len.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
@@ -374,13 +386,13 @@ def find_reach(model: Layer, given: Layer) -> int:
 
 def check_given(run: RunDir, saved: Config, given: Layer) -> None:
     """Raise UserError for an option that --init-from always takes from its run."""
-    pinned = ["data.tokenizer", "data.vocab_size"]
+    fixed = ["data.tokenizer", "data.vocab_size"]
     if not POSITIONS[saved.model.position].extrapolates:  # a weight has a row for each position
-        pinned.append("model.max_positions")
+        fixed.append("model.max_positions")
     for option in given:
         section, _, name = option.partition(".")
         is_shape = section == "model" and name.partition(".")[0] not in CHANGEABLE
-        if is_shape or option in pinned:
+        if is_shape or option in fixed:
             raise UserError(f"--{option} cannot be given with --init-from: it is that of "
                             f"{run.path}")
 
@@ -395,12 +407,12 @@ def check_text(run: RunDir, data: DataConfig) -> None:
                         "one with --data.files") from error
 
 
-def shares_text(run: RunDir, saved: DataConfig, asked: Layer) -> bool:
-    """Return whether `asked` names the text of a run, or a text that shares a file with it.
+def shares_text(run: RunDir, saved: DataConfig, requested: Layer) -> bool:
+    """Return whether the text that is requested is that of a run, or shares a file with it.
 
-    `saved` are the settings of the run's text. A copy of a file counts as the file.
+    A copy of a file counts as the file.
     """
-    files = asked.get("data.files")
+    files = requested.get("data.files")
     if files is not None:
         paths = resolve_files(files)
         saved_files = saved.files or []
@@ -408,8 +420,10 @@ def shares_text(run: RunDir, saved: DataConfig, asked: Layer) -> bool:
             return True
         if has_copy(paths, saved_files, run.manifest.get("text", {})):
             return True
-    before = {f"data.{name}": value for name, value in asdict(saved).items()}
-    return all(asked.get(name, before[name]) == before[name] for name in NAMES_TEXT)
+    saved_options = {f"data.{name}": value for name, value in asdict(saved).items()}
+    # Without an option that names a text, the saved text is meant.
+    return all(requested.get(name, saved_options[name]) == saved_options[name]
+               for name in NAMES_TEXT)
 
 
 def has_copy(paths: set[str], names: list[str], text: dict[str, Any]) -> bool:
@@ -435,15 +449,16 @@ def measure_files(paths: set[str]) -> dict[Path, int]:
     return {path: size for path, size in sizes.items() if size > 0}
 
 
-def inherit_data(saved: DataConfig, asked: Layer, shares: bool) -> dict[str, Any]:
+def inherit_data(saved: DataConfig, requested: Layer, shares: bool) -> dict[str, Any]:
     """Return the settings of another run's text that a new run takes over.
 
-    `shares` is the result of `shares_text`. If it is true, all files are read and divided into
-    documents as that run did. Otherwise some of what it was trained on would be held out. Without
-    a shared file, the settings that name the old text or say how it is read are left out.
+    If the new run `shares` a text with the other one, all settings are taken over. Its files are
+    then read and divided into documents as before, because another division would hold out some of
+    what the other run was trained on. If not, the settings that name the text or say how it is read
+    are left out.
     """
     data = asdict(saved)
-    files = asked.get("data.files")
+    files = requested.get("data.files")
     if shares:
         if files is not None and resolve_files(files) == resolve_files(saved.files or []):
             # The same files by other names. `make_draft` would take new names for another text.

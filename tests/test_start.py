@@ -420,7 +420,7 @@ def test_a_file_of_options_goes_over_the_base(base, tmp_path):
 def test_a_branch_starts_at_a_kept_step_as_a_new_run(trunk):
     asked = start("--branch-from", trunk, "--at", "2", "--train.steps", "3")
     assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
-    assert (asked.config.name, asked.stem) == (None, "trunk-branch")
+    assert (asked.config.name, asked.default_name) == (None, "trunk-branch")
     assert not asked.resumes_auto
 
 
@@ -564,39 +564,39 @@ def test_resume_auto_takes_the_name_of_a_file(finished, tmp_path):
 def test_an_unset_name_says_what_the_run_is(workdir):
     argv = [*tiny_argv(workdir), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
-    assert (asked.config.name, asked.stem) == (None, "small-text-alibi-s1")
+    assert (asked.config.name, asked.default_name) == (None, "small-text-alibi-s1")
     assert not asked.resumes_auto
 
 
 def test_the_text_of_a_configuration_is_no_part_of_a_name():
-    assert start("--config", "small.yaml").stem == "small-rope-s1"
+    assert start("--config", "small.yaml").default_name == "small-rope-s1"
 
 
 def test_a_long_name_of_a_text_is_cut():
     argv = ["--config", "tiny.yaml", "--data.files", "a_tale_of_two_cities_by_dickens.txt"]
-    assert start(*argv).stem == "tiny-a-tale-of-two-cities-by-rope-s1"
+    assert start(*argv).default_name == "tiny-a-tale-of-two-cities-by-rope-s1"
 
 
 def test_without_a_file_an_unset_name_begins_with_gyre(workdir):
-    assert start(*tiny_argv(workdir)).stem == "gyre-text-rope-s1"
+    assert start(*tiny_argv(workdir)).default_name == "gyre-text-rope-s1"
 
 
 def test_an_unset_name_of_a_fine_tuning_says_what_it_comes_from(workdir, finished):
     argv = [*training_argv(workdir), "--init-from", finished]
-    assert start(*argv).stem == f"{finished.name}-text-tuned-s1"
-    assert start("--config", "small.yaml", *argv).stem == "small-text-tuned-rope-s1"
+    assert start(*argv).default_name == f"{finished.name}-text-tuned-s1"
+    assert start("--config", "small.yaml", *argv).default_name == "small-text-tuned-rope-s1"
 
 
 def test_a_file_name_without_letters_leaves_the_encoding(workdir, tmp_path):
     file = tmp_path / "+.yaml"
     file.write_text("{seed: 3, name: null}", encoding="utf-8")
-    assert start("--config", file, *tiny_argv(workdir)).stem == "text-rope-s3"
+    assert start("--config", file, *tiny_argv(workdir)).default_name == "text-rope-s3"
 
 
 def test_a_file_may_be_named_as_a_fine_tuning_is(workdir, tmp_path):
     file = tmp_path / "x-tuned.yaml"
     file.write_text("{seed: 3, name: null}", encoding="utf-8")
-    assert start("--config", file, *tiny_argv(workdir)).stem == "x-tuned-text-rope-s3"
+    assert start("--config", file, *tiny_argv(workdir)).default_name == "x-tuned-text-rope-s3"
 
 
 @pytest.mark.parametrize("name", ["-my config.yaml", ".my config.yaml"])
@@ -604,7 +604,7 @@ def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path, name):
     file = tmp_path / name
     file.write_text("{seed: 3, name: null}", encoding="utf-8")
     argv = [*tiny_argv(workdir), "--model.position", "alibi"]
-    assert start("--config", file, *argv).stem == "my-config-text-alibi-s3"
+    assert start("--config", file, *argv).default_name == "my-config-text-alibi-s3"
 
 
 def test_a_second_file_goes_over_the_first(tmp_path):
