@@ -44,6 +44,17 @@ ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.fi
 NOT_LIBRARY = re.compile("(test|tests|idle_test|site-packages|dist-packages|encodings)$"
                          "|_sysconfigdata|config-")
 
+# Four sets of options that belong to a text, each larger than the one before.
+# Their values are names. If a command gives one, it is a part of the default name of its run.
+TEXT_NAMES = ("data.files", "data.url", "data.hub")
+# If none of these has another value, a run with --init-from has the text of its base, or another
+# part of the same data set, and reads it as its base did.
+TEXT_ORIGIN = ("data.source", *TEXT_NAMES)
+# If one of these has another value, the text has another size, and numbers are fitted to it.
+TEXT_CHOICE = (*TEXT_ORIGIN, "data.hub_config", "data.hub_split", "data.hub_revision")
+# What a run with --init-from does not take over from its base if it has another text.
+TEXT_OPTIONS = (*TEXT_CHOICE, "data.sha256", "data.column", "data.separator")
+
 
 @dataclass(frozen=True)
 class DataConfig:

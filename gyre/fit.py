@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.sources import AUTO
+from data.sources import AUTO, TEXT_CHOICE
 from errors import UserError
 from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
 from model.encodings import POSITIONS
@@ -22,8 +22,6 @@ Layer = dict[str, Any]
 # Numbers that may be chosen. train.minutes chooses those that depend on the steps.
 FITTED_TO_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
 FITTED = ("data.vocab_size", "data.seq_len", "data.val_fraction", *FITTED_TO_STEPS)
-TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
-        "data.hub_revision")
 
 # Rows are shortened until an epoch has this many batches: with longer rows, a training on a short
 # text would take too few steps. They keep SHORTEST_ROW tokens, because the context of a model is
@@ -163,7 +161,8 @@ class Layers:
     def add(self, layer: Mapping[str, Any]) -> None:
         """Read the next layer. UserError if it says both train.minutes and train.steps."""
         options = dict(flatten(layer))
-        names_text = any(name in options and options[name] != self.values[name] for name in TEXT)
+        names_text = any(name in options and options[name] != self.values[name]
+                         for name in TEXT_CHOICE)
         if names_text or options.get("data.seq_len") == AUTO:
             self.shortens_samples = True
         if "train.sample_tokens" in options:

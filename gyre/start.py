@@ -19,11 +19,19 @@ from typing import Any
 
 from data.dataset import Prepared, label_text
 from data.search import resolve_files
-from data.sources import AUTO, DataConfig, Files, check_column
+from data.sources import (
+    AUTO,
+    TEXT_NAMES,
+    TEXT_OPTIONS,
+    TEXT_ORIGIN,
+    DataConfig,
+    Files,
+    check_column,
+)
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from files import may_be_in_name, sha256
-from gyre.fit import TEXT, Draft, Layer, make_draft
+from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig, changed_options, make_config
 from gyre.parser import Parser
@@ -33,9 +41,6 @@ from gyre.yaml_files import read_config, read_yaml, require_encoding
 from model.config import CHANGEABLE
 from model.encodings import POSITIONS
 
-# Options that choose a text, and those that only say how it is read.
-NAMES_TEXT = ("data.source", "data.files", "data.url", "data.hub")
-READS_TEXT = ("data.sha256", "data.column", "data.separator")
 LONGEST_TEXT = 24  # characters of a text's label in the name of a run
 
 
@@ -164,7 +169,7 @@ def make_stem(options: Namespace, config: Config) -> str:
         parts = [Path(options.config[0]).stem]
     elif options.init_from:
         parts = [RunDir.open(options.init_from).path.name]
-    if any(name in options.given for name in ("data.files", "data.url", "data.hub")):
+    if any(name in options.given for name in TEXT_NAMES):
         label = label_text(config.data)[:LONGEST_TEXT]
         parts.append(label.rstrip("-."))
     if options.init_from:
@@ -344,7 +349,7 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
         text = run.resolve_text_paths(saved.data)
         shares = shares_text(run, text, requested)
         data = inherit_data(text, requested, shares)
-        if not any(name in requested for name in NAMES_TEXT):
+        if not any(name in requested for name in TEXT_ORIGIN):
             check_text(run, text)
         if shares and "data.val_fraction" not in requested:
             pinned["data.val_fraction"] = saved.data.val_fraction
@@ -423,7 +428,7 @@ def shares_text(run: RunDir, saved: DataConfig, requested: Layer) -> bool:
     saved_options = {f"data.{name}": value for name, value in asdict(saved).items()}
     # Without an option that names a text, the saved text is meant.
     return all(requested.get(name, saved_options[name]) == saved_options[name]
-               for name in NAMES_TEXT)
+               for name in TEXT_ORIGIN)
 
 
 def has_copy(paths: set[str], names: list[str], text: dict[str, Any]) -> bool:
@@ -464,7 +469,7 @@ def inherit_data(saved: DataConfig, requested: Layer, shares: bool) -> dict[str,
             # The same files by other names. `make_draft` would take new names for another text.
             data["files"] = files
         return data
-    for name in (*TEXT, *READS_TEXT):
+    for name in TEXT_OPTIONS:
         del data[name.removeprefix("data.")]
     return data
 
