@@ -42,6 +42,7 @@ from model.config import CHANGEABLE
 from model.encodings import POSITIONS
 
 LONGEST_TEXT = 24  # characters of a text's label in the name of a run
+MODEL_SIZES = ("model.dim", "model.n_layers", "model.hidden_dim")
 
 
 @dataclass
@@ -94,7 +95,8 @@ class Start:
     timed: bool = False
     """Whether train.steps was chosen for train.minutes."""
     has_default_sizes: bool = False
-    """Whether a command has started a new run without a configuration file or another run."""
+    """Whether a command has started a new run and left the sizes of its model at their defaults:
+    without a configuration file, another run or an option of MODEL_SIZES."""
 
     @property
     def is_branch(self) -> bool:
@@ -153,7 +155,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     if "data.column" in given:  # one in a configuration file may be for the text of that file
         check_column(draft.config.data)
     start = begin(draft, argv, stem, given, resumes_auto=options.resume == AUTO)
-    return replace(start, has_default_sizes=not options.config and not options.init_from)
+    chooses_sizes = any(name in given for name in MODEL_SIZES)
+    has_default_sizes = not (options.config or options.init_from or chooses_sizes)
+    return replace(start, has_default_sizes=has_default_sizes)
 
 
 def make_stem(options: Namespace, config: Config) -> str:

@@ -634,13 +634,17 @@ def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkey
         start(*training_argv(workdir, "--resume", "auto", "--name", "finished"))
 
 
-@pytest.mark.parametrize("config, noted", [([], True), (["--config", "tiny.yaml"], False)])
-def test_a_command_without_a_configuration_has_default_sizes(tmp_path, config, noted):
+@pytest.mark.parametrize("options, noted", [
+    ([], True), (["--model.position=none"], True), (["--config=tiny.yaml"], False),
+    (["--model.dim=64"], False), (["--model.n_layers=2"], False)])
+def test_a_command_that_leaves_the_sizes_out_has_default_sizes(tmp_path, options, noted):
     (tmp_path / "a.txt").write_text(random_text(), encoding="utf-8")
-    argv = [*config, f"--data.files={tmp_path / 'a.txt'}"]
+    argv = [*options, f"--data.files={tmp_path / 'a.txt'}"]
     assert resolve(argv, "").has_default_sizes is noted
 
 
 def test_default_sizes_are_noted_once(workdir, capfd):
-    train_tiny(workdir, "default-sizes", "--train.steps=1", "--optim.warmup_steps=0")
+    argv = ["--name=default-sizes", "--data.vocab_size=300", "--train.steps=1",
+            "--optim.warmup_steps=0", "--train.sample_tokens=0"]
+    assert exit_code(train.main, *training_argv(workdir, *argv)) == 0
     assert capfd.readouterr().err.count("without --config, a model has the default sizes") == 1
