@@ -121,7 +121,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if base:
             run.log({**progress.axes, **base})  # at step 0: the first step is not counted yet
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
-        first_save = progress.step + 1 if start.is_branch else None
+        first_save = progress.step + 1 if start.trunk is not None else None
         try:
             take_steps(setup, run, first, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
@@ -356,7 +356,7 @@ def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
 
 def print_end_at_once(start: Start, setup: Setup, run: RunDir) -> None:
     """Print what a second Ctrl-C has left of a run. A branch cannot go on without a checkpoint."""
-    if not start.is_branch or run.checkpoints.can_resume:
+    if start.trunk is None or run.checkpoints.can_resume:
         saved = run.checkpoints.saved_step("last")
         what = f"Saved was step {saved}" if saved else "Nothing was saved yet"
         print_stop(start, setup, run, f"ended at once. {what}")
@@ -407,7 +407,7 @@ def create_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
-    inherited_points = start.source.points_until(setup.progress.step) if start.source else ()
+    inherited_points = start.trunk.points_until(setup.progress.step) if start.trunk else ()
     return RunDir.create(
         replace(config, name=name), tokenizer=setup.data.tokenizer_files,
         manifest=setup.data.manifest, command=["python", "train.py", *start.argv],

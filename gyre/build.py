@@ -103,7 +103,7 @@ def restore(
     run = start.source
     assert run is not None, "there is nothing to restore"
     progress, steps_when_saved = load_checkpoint(run, start.step, world, model, optimizers, scaler)
-    if start.is_branch:
+    if start.trunk is not None:
         check_branch(run, start, progress.step)
         progress.best = math.inf  # `best` has to be weights that this run has saved
         return progress

@@ -77,10 +77,10 @@ class Start:
     """The options of Config that the command line names."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
-    source: RunDir | None = None
-    """The run whose checkpoint is restored: the resumed one, or the one to branch from."""
+    trunk: RunDir | None = None
+    """The run that a new one branches off from. None: no branch."""
     step: int | None = None
-    """The step of that checkpoint. None: the last."""
+    """The step of the trunk at which the branch begins. None: the last one saved."""
     draft: Draft | None = None
     """The configuration, in which numbers may still depend on the text. None if a run is resumed or
     branched off from: it has its numbers."""
@@ -99,9 +99,9 @@ class Start:
     without a configuration file, another run or an option of MODEL_SIZES."""
 
     @property
-    def is_branch(self) -> bool:
-        """Whether a new run starts from a checkpoint of another one."""
-        return self.source is not None and self.resumed is None
+    def source(self) -> RunDir | None:
+        """The run whose checkpoint is restored: the resumed one, or the trunk of a branch."""
+        return self.resumed if self.resumed is not None else self.trunk
 
     @property
     def is_fine_tuning(self) -> bool:
@@ -114,12 +114,14 @@ class Start:
         A run that was killed before its first save has none, and starts at step 0 when resumed.
         Raises UserError for a branch that was killed so early: it could not start where it should.
         """
-        if self.source is None:
-            return False
-        if self.is_branch or self.source.checkpoints.can_resume:
+        if self.trunk is not None:
             return True
-        if self.source.record.get("inherited"):
-            raise UserError(f"{self.source.path} is a branch that was killed before its first "
+        if self.resumed is None:
+            return False
+        if self.resumed.checkpoints.can_resume:
+            return True
+        if self.resumed.record.get("inherited"):
+            raise UserError(f"{self.resumed.path} is a branch that was killed before its first "
                             "checkpoint: remove it, and branch again")
         return False
 
@@ -295,7 +297,7 @@ def resume(run: RunDir, argv: list[str], given: Layer, resumes_auto: bool = Fals
     check_warmup(run, saved, given)
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", also_fixed=("name", "optim"))
-    return Start(config, run.path.name, argv, given, resumed=run, source=run,
+    return Start(config, run.path.name, argv, given, resumed=run,
                  resumes_auto=resumes_auto)
 
 
@@ -324,7 +326,7 @@ def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Star
     config = make_config(asdict(saved), reset, given)
     check_unchanged(run, saved, config, "--branch-from")
     check_rates(config.optim)
-    return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
+    return Start(config, f"{run.path.name}-branch", argv, given, trunk=run, step=step)
 
 
 def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Draft:
