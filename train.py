@@ -39,12 +39,12 @@ with importing(__name__):
     from gyre.auto import resolve_auto
     from gyre.build import build
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
-    from gyre.compute import Compute, keep_freed_memory
+    from gyre.compute import keep_freed_memory
     from gyre.load import NEW_TOKENS
     from gyre.parallel import World
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
-    from gyre.start import Start, resolve
+    from gyre.start import Resolved, Start, resolve
     from gyre.step import (
         MOST_SKIPPED,
         PendingStep,
@@ -82,26 +82,26 @@ def run_training(start: Start, stop: StopSignal) -> Outcome:
         keep_freed_memory()
     try:
         with world.explain_lost_ranks():
-            start, compute = resolve_auto(start, world)
-            return train(start, world, compute, stop)
+            return train(resolve_auto(start, world), world, stop)
     finally:
         world.disconnect()
 
 
-def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Outcome:
+def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
     """Train to the last step, or until `stop` asks to stop."""
+    start = resolved.start
     with ExitStack() as contexts:
-        contexts.enter_context(compute.active())
+        contexts.enter_context(resolved.compute.active())
         if start.resumed and world.is_main:
             contexts.enter_context(locked_run(start.resumed.path))
-        setup = build(start, world, compute, stop)
+        setup = build(resolved, world, stop)
         progress = setup.progress
         if start.resumed and progress.step >= setup.config.train.steps:
             # Only --resume auto comes here: else `build` has refused a finished run.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
         validates_checkpoint = lacks_validation(start, setup)
-        print_setup(start, setup, validates_checkpoint)
+        print_setup(resolved, setup, validates_checkpoint)
         # A new run gets its folder after the first step, see below. A run that lacks a validation
         # has one, and is opened now because the result is written there.
         run = None

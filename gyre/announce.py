@@ -12,7 +12,7 @@ from gyre.fit import FITTED_TO_STEPS
 from gyre.memory import count_shards
 from gyre.optim import OptimConfig, lr_factor
 from gyre.rundir import RunDir
-from gyre.start import Start
+from gyre.start import Resolved
 from gyre.step import Setup
 
 # Fewer training tokens than this are called little text. 8,000 of them (30 kB) end at 2.1 bits per
@@ -29,13 +29,14 @@ UNFIT_TOKENIZER = 2.0
 LONG_VALIDATION = 0.3
 
 
-def print_setup(start: Start, setup: Setup, validates_checkpoint: bool = False) -> None:
+def print_setup(resolved: Resolved, setup: Setup, validates_checkpoint: bool = False) -> None:
     """Print, on rank 0, the text, the model and the device of a training, and notes on them.
 
     `validates_checkpoint` says whether the checkpoint of a resumed run still has to be validated.
     """
     if not setup.world.is_main:
         return
+    start = resolved.start
     config = setup.config
     n_tokens = setup.train_data.n_tokens
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
@@ -47,26 +48,27 @@ def print_setup(start: Start, setup: Setup, validates_checkpoint: bool = False) 
     if not setup.data.is_new:  # else they were printed just now
         for note in setup.data.notes:
             say(place_scripts(note))
-    if start.chosen:
-        choices = [f"{name} {number}" for name, number in start.chosen.items()]
-        say(f"auto    {', '.join(choices)}: {explain_choice(start)}")
+    if resolved.chosen:
+        choices = [f"{name} {number}" for name, number in resolved.chosen.items()]
+        say(f"auto    {', '.join(choices)}: {explain_choice(resolved)}")
     say(f"data    {describe_data(setup)}")
-    duration = describe_duration(start, setup, validates_checkpoint)
+    duration = describe_duration(resolved, setup, validates_checkpoint)
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{format_steps(config.train.steps)} of {config.train.batch_size} rows of "
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
-    print_notes(start, setup)
+    print_notes(resolved, setup)
 
 
-def print_notes(start: Start, setup: Setup) -> None:
+def print_notes(resolved: Resolved, setup: Setup) -> None:
     """Print notes on what the user may not expect, and can change."""
+    start = resolved.start
     config = setup.config
     if start.has_default_sizes:
         say("note: without --config, a model has the default sizes, which are larger than those of "
             "--config small.yaml")
-    note_few_steps(start, config.train.steps)
+    note_few_steps(resolved, config.train.steps)
     if setup.compute.device.type == "cpu":
         note_busy_cores()
     note_final_lr(config.optim, config.train.steps)
@@ -92,9 +94,9 @@ def describe_data(setup: Setup) -> str:
             f"validation, vocabulary {setup.config.data.vocab_size}{remarks}")
 
 
-def note_few_steps(start: Start, steps: int) -> None:
+def note_few_steps(resolved: Resolved, steps: int) -> None:
     """Print a note if train.minutes has room for so few steps that hardly anything is learned."""
-    if start.timed and steps < FEW_STEPS:
+    if resolved.timed and steps < FEW_STEPS:
         say(f"note: {format_steps(steps)} teach a model next to nothing: give more train.minutes")
 
 
@@ -138,7 +140,7 @@ def note_final_lr(optim: OptimConfig, steps: int) -> None:
         f"{optim.final_lr:g}: give more train.steps, or {remedy}")
 
 
-def describe_duration(start: Start, setup: Setup, validates_checkpoint: bool) -> str:
+def describe_duration(resolved: Resolved, setup: Setup, validates_checkpoint: bool) -> str:
     """Return after which step a training goes on, and how long the remaining steps will take.
 
     The time is left out if it was not estimated. That of validations is named if they are long.
@@ -146,7 +148,7 @@ def describe_duration(start: Start, setup: Setup, validates_checkpoint: bool) ->
     """
     taken = setup.progress.step
     begin = f", going on after step {taken}" if taken > 0 else ""
-    seconds = setup.compute.expected_seconds
+    seconds = resolved.expected_seconds
     if seconds is None:
         return begin
     train = setup.config.train
@@ -156,7 +158,7 @@ def describe_duration(start: Start, setup: Setup, validates_checkpoint: bool) ->
         duration += " from here"
     n_validations = math.ceil(train.steps / train.eval_interval)
     n_validations -= taken // train.eval_interval  # done before the training was resumed
-    if start.is_fine_tuning:
+    if resolved.start.is_fine_tuning:
         n_validations += 1  # of the model that it begins with (`measure_base` of train.py)
     if validates_checkpoint:
         n_validations += 1  # of the checkpoint (`validate_checkpoint` of train.py)
@@ -194,12 +196,12 @@ def describe_devices(setup: Setup) -> str:
     return f"{compute.device}{layout}; {compute.dtype_reason}; {compute.compile_reason}{graphs}"
 
 
-def explain_choice(start: Start) -> str:
+def explain_choice(resolved: Resolved) -> str:
     """Return why numbers were chosen."""
-    names = start.chosen.keys()
+    names = resolved.chosen.keys()
     # FITTED_TO_STEPS has train.steps and what follows from it. Only the text decides on the others.
     fits_text = bool(names - set(FITTED_TO_STEPS))
-    if start.timed:
+    if resolved.timed:
         return "chosen for this text and time" if fits_text else "chosen for this time"
     # Without train.minutes, the size of the text decides on train.steps, too.
     chose_steps = "train.steps" in names

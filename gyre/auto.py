@@ -25,7 +25,7 @@ from gyre.options import Config, make_config
 from gyre.parallel import World
 from gyre.rundir import RunDir, check_runs_folder
 from gyre.signals import StopSignal
-from gyre.start import Start
+from gyre.start import Resolved, Start
 from gyre.step import Setup, start_step, train_step
 from model import kernels
 
@@ -46,8 +46,8 @@ WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 GUESSED_RATE = 2e13
 
 
-def resolve_auto(start: Start, world: World) -> tuple[Start, Compute]:
-    """Return `start` with its text and its final configuration, and how the training computes.
+def resolve_auto(start: Start, world: World) -> Resolved:
+    """Prepare the text, and choose what the command line leaves open.
 
     Connects the processes, which all call this. Raises UserError if the training cannot work. Most
     causes are found before the text is prepared.
@@ -55,13 +55,15 @@ def resolve_auto(start: Start, world: World) -> tuple[Start, Compute]:
     check_start(start, world)
     # Prepare the text before the processes connect. It can take longer than train.timeout, the
     # longest that connected processes wait for each other.
-    start = prepare_data(start, world)
+    data = prepare_data(start, world)
+    config, chosen = start.draft.fit(data.manifest)
     world.connect()
-    compute = choose_compute(start.config, world)
-    check_fits(start.config, world, compute.dtype, compute.compiled)
-    if start.config.train.minutes is not None:
-        start, compute = choose_steps(start, world, compute)
-    return replace(start, config=record_choices(start.config, compute)), compute
+    compute, expected_seconds = choose_compute(config, world)
+    check_fits(config, world, compute.dtype, compute.compiled)
+    resolved = Resolved(start, config, data, compute, chosen, expected_seconds=expected_seconds)
+    if config.train.minutes is not None:
+        resolved = choose_steps(resolved, world)
+    return replace(resolved, config=record_choices(resolved.config, resolved.compute))
 
 
 def record_choices(config: Config, compute: Compute) -> Config:
@@ -81,8 +83,8 @@ def record_choices(config: Config, compute: Compute) -> Config:
     return replace(config, train=train)
 
 
-def prepare_data(start: Start, world: World) -> Start:
-    """Return `start` with its prepared text, and with the numbers that are chosen for it.
+def prepare_data(start: Start, world: World) -> Prepared:
+    """Return the prepared text.
 
     If the text has to be prepared, one of several processes does it, and the others wait.
     """
@@ -91,13 +93,10 @@ def prepare_data(start: Start, world: World) -> Start:
         data_config = start.source.resolve_data_paths(start.config.data)
         if "data.prepared" in start.given:  # a path from here, and not from where the run was made
             data_config = replace(data_config, prepared=start.config.data.prepared)
-        return replace(start, data=find_same_text(start.source, data_config, world))
-    assert start.draft is not None, "a new run has a draft"
+        return find_same_text(start.source, data_config, world)
     fitted = start.draft.fitted
-    data = find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
+    return find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
                            fit_val_fraction="data.val_fraction" in fitted)
-    config, chosen = start.draft.fit(data.manifest)
-    return replace(start, config=config, data=data, chosen=chosen)
 
 
 def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared:
@@ -141,16 +140,17 @@ def check_start(start: Start, world: World) -> None:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
     # Sizes that are chosen for the text are not known yet, and `resolve_auto` checks them later.
-    fitted = start.draft.fitted if start.draft is not None else frozenset()
-    sizes_are_known = fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
+    sizes_are_known = start.draft.fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
         # How training computes is chosen later. Assume what needs the least: a logit takes 2 bytes
         # on a CPU, in bfloat16 and not compiled, and 4 elsewhere, in bfloat16 and compiled.
         check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")
 
 
-def choose_compute(config: Config, world: World) -> Compute:
-    """Return how the training computes here; `auto` becomes what is measured to be fast.
+def choose_compute(config: Config, world: World) -> tuple[Compute, float | None]:
+    """Return how the training computes here, and about how many seconds its steps take.
+
+    `auto` becomes what is measured to be fast. The seconds are None where they are not known.
 
     All processes call this together, and choose the same.
     """
@@ -180,8 +180,8 @@ def choose_compute(config: Config, world: World) -> Compute:
     compiled, compile_reason = choose_compile(config, world, dtype, flops_ahead)
     # A run that was trained on CUDA with TF32 may go on elsewhere, without.
     tf32 = train.tf32 and world.device.type == "cuda"
-    return Compute(world.device, dtype, compiled, onednn, tf32,
-                   dtype_reason, compile_reason, seconds)
+    compute = Compute(world.device, dtype, compiled, onednn, tf32, dtype_reason, compile_reason)
+    return compute, seconds
 
 
 def choose_onednn(config: Config, world: World) -> bool:
@@ -240,49 +240,49 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
     return dict(zip(dtypes, world.sum(*rates), strict=True))
 
 
-def choose_steps(start: Start, world: World, compute: Compute) -> tuple[Start, Compute]:
-    """Return `start` with as many steps as fit into its train.minutes, and how they are computed.
+def choose_steps(resolved: Resolved, world: World) -> Resolved:
+    """Return a training of as many steps as fit into train.minutes, and how they are computed.
 
     Takes the first steps, times them, and throws their results away. If compiling pays for so many
     steps, compiles them and times them again. Raises UserError if other options, such as the
     warm-up, need more steps. A run that is given what was chosen (the numbers, the dtype, the
     compilation) computes the same bits.
     """
-    minutes = start.config.train.minutes
+    start = resolved.start
+    config = resolved.config
+    minutes = config.train.minutes
     assert minutes is not None
-    assert start.draft is not None, "only a new run has minutes"
-    assert start.data is not None, "the text is prepared before"
     if world.is_main:
         say("timing  the first steps, to choose train.steps")
-    step_tokens = start.config.train.batch_size * start.config.data.seq_len
-    step_seconds = time_first_steps(start, world, compute)
-    if start.config.train.compile == "auto" and not compute.compiled:
+    step_tokens = config.train.batch_size * config.data.seq_len
+    step_seconds = time_first_steps(resolved, world)
+    if config.train.compile == "auto" and not resolved.compute.compiled:
         tokens = step_tokens * round(60 * minutes / step_seconds)
-        flops = training_flops(start.config.model, tokens)
-        compiled, reason = choose_compile(start.config, world, compute.dtype, flops)
+        flops = training_flops(config.model, tokens)
+        compiled, reason = choose_compile(config, world, resolved.compute.dtype, flops)
         if compiled:
-            compute = replace(compute, compiled=True, compile_reason=reason)
-            step_seconds = time_first_steps(start, world, compute)
+            compute = replace(resolved.compute, compiled=True, compile_reason=reason)
+            resolved = replace(resolved, compute=compute)
+            step_seconds = time_first_steps(resolved, world)
     steps = max(1, round(60 * minutes / step_seconds))
-    val_tokens = start.data.manifest["val"]["tokens"]
+    val_tokens = resolved.data.manifest["val"]["tokens"]
     numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps, step_tokens, val_tokens)}
     without_minutes = {"train.minutes": None}  # minutes would contradict the steps
     try:
-        config = make_config(asdict(start.config), numbers, without_minutes)
+        config = make_config(asdict(config), numbers, without_minutes)
     except UserError as error:
         raise UserError(f"train.minutes {minutes:g} makes train.steps {steps} here, and {error}: "
                         "choose more minutes, or smaller numbers") from None
-    chosen = {**start.chosen, **numbers}
-    return replace(start, config=config, chosen=chosen, timed=True), compute
+    return replace(resolved, config=config, chosen={**resolved.chosen, **numbers}, timed=True)
 
 
-def time_first_steps(start: Start, world: World, compute: Compute) -> float:
+def time_first_steps(resolved: Resolved, world: World) -> float:
     """Return the mean seconds of the first steps of a training, which leave nothing behind."""
-    minutes = start.config.train.minutes
+    minutes = resolved.config.train.minutes
     assert minutes is not None
     enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
-    with compute.active():
-        step_seconds = time_steps(build(start, world, compute, StopSignal()), enough)
+    with resolved.compute.active():
+        step_seconds = time_steps(build(resolved, world, StopSignal()), enough)
     gc.collect()  # nothing else frees a compiled model, which is in a reference cycle
     return step_seconds
 

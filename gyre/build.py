@@ -9,7 +9,7 @@ import torch
 
 from errors import UserError, find_script, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
-from gyre.compute import Compute, training_flops
+from gyre.compute import training_flops
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.memory import count_rows, count_shards
 from gyre.optim import Optimizers, lr_factor
@@ -17,19 +17,19 @@ from gyre.options import Config
 from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
-from gyre.start import Start
+from gyre.start import Resolved, Start
 from gyre.step import Progress, Setup, add_gradient, summed_loss
 from model.transformer import Transformer
 
 
-def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Setup:
-    """Return what `start_step` needs. If `start` names a checkpoint, it has been restored.
+def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
+    """Return what `start_step` needs. If the training starts from a checkpoint, it is restored.
 
-    `start` has no `auto` left, except while the first steps are timed for train.minutes. `compute`
-    is active.
+    `resolved.compute` is active.
     """
-    config = start.config
-    assert start.data is not None, "resolve_auto comes first"
+    start = resolved.start
+    config = resolved.config
+    compute = resolved.compute
     shards = count_shards(config.train, world)
     parallelism = Replicated(world)
     if shards > 1:
@@ -54,16 +54,16 @@ def build(start: Start, world: World, compute: Compute, stop: StopSignal) -> Set
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)  # the other ranks may have drawn or read other ones
     # Any of the processes may have prepared the text, and that one has printed the notes on it.
-    is_new = any(world.all_gather(start.data.is_new))
+    is_new = any(world.all_gather(resolved.data.is_new))
     dataset_arguments = {
         "seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
         "seed": config.seed, "rank": world.rank, "world_size": world.size,
     }
     setup = Setup(
         config=config, world=world, compute=compute, parallelism=parallelism,
-        data=replace(start.data, is_new=is_new),
-        train_data=start.data.dataset("train", **dataset_arguments),
-        val_data=start.data.dataset("val", **dataset_arguments), model=model, wrapped=wrapped,
+        data=replace(resolved.data, is_new=is_new),
+        train_data=resolved.data.dataset("train", **dataset_arguments),
+        val_data=resolved.data.dataset("val", **dataset_arguments), model=model, wrapped=wrapped,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
         scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",

@@ -59,9 +59,6 @@ class Compute:
     """Why the dtype was chosen, in words."""
     compile_reason: str = ""
     """Why a training is compiled or not, in words."""
-    expected_seconds: float | None = None
-    """About how long the steps of the training take: estimated, or 60 times train.minutes. None
-    where it is not known."""
 
     @contextmanager
     def active(self) -> Iterator[None]:

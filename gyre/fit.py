@@ -50,6 +50,11 @@ class Draft:
     shortens_samples: bool = False
     """Whether samples are shortened to fit into the context of shorter rows."""
 
+    @classmethod
+    def of_final(cls, config: Config) -> "Draft":
+        """Return the draft of a configuration in which nothing is left to choose."""
+        return cls((), frozenset(), config)
+
     def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, dict[str, int | float]]:
         """Return the configuration for the prepared text of `manifest`, and what was chosen.
 

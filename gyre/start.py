@@ -31,6 +31,7 @@ from data.sources import (
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from files import may_be_in_name, sha256
+from gyre.compute import Compute
 from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig, changed_options, make_config
@@ -66,9 +67,8 @@ class StartOptions:
 class Start:
     """What a command line of train.py asks for, and what the training starts from."""
 
-    config: Config
-    """Numbers that depend on the text or on the machine are at their limits until they are chosen.
-    The configuration is final when `gyre.auto.resolve_auto` returns."""
+    draft: Draft
+    """The configuration, in which some numbers may still have to be chosen."""
     default_name: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
@@ -81,22 +81,18 @@ class Start:
     """The run that a new one branches off from. None: no branch."""
     step: int | None = None
     """The step of the trunk at which the branch begins. None: the last one saved."""
-    draft: Draft | None = None
-    """The configuration, in which numbers may still depend on the text. None if a run is resumed or
-    branched off from: it has its numbers."""
     resumes_auto: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
     ignores_file: bool = False
     """Whether the command has a --config, and resumes a run, which has its own."""
-    data: Prepared | None = None
-    """The text. None: it is not prepared yet."""
-    chosen: dict[str, int | float] = field(default_factory=dict)
-    """What was chosen for the text and the machine: numbers by dotted name, such as train.steps."""
-    timed: bool = False
-    """Whether train.steps was chosen for train.minutes."""
     has_default_sizes: bool = False
     """Whether a command has started a new run and left the sizes of its model at their defaults:
     without a configuration file, another run or an option of MODEL_SIZES."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the draft. A number that is still to be chosen has its limit."""
+        return self.draft.config
 
     @property
     def source(self) -> RunDir | None:
@@ -124,6 +120,26 @@ class Start:
             raise UserError(f"{self.resumed.path} is a branch that was killed before its first "
                             "checkpoint: remove it, and branch again")
         return False
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A `Start` with all that its command line leaves open. Made by `gyre.auto.resolve_auto`."""
+
+    start: Start
+    config: Config
+    """The final configuration."""
+    data: Prepared
+    """The text."""
+    compute: Compute
+    """How the training computes."""
+    chosen: dict[str, int | float] = field(default_factory=dict)
+    """What was chosen for the text and for train.minutes: numbers by dotted name."""
+    timed: bool = False
+    """Whether train.steps was chosen for train.minutes."""
+    expected_seconds: float | None = None
+    """About how long the steps of the training take: estimated, or 60 times train.minutes. None
+    where it is not known."""
 
 
 def resolve(argv: list[str], doc: str) -> Start:
@@ -263,10 +279,9 @@ def begin(
 
     Without a name it is called by its `stem` and its seed.
     """
-    config = draft.config
-    check_rates(config.optim)
-    return Start(config, f"{clean_name(stem)}-s{config.seed}", argv, given,
-                 resumes_auto=resumes_auto, draft=draft)
+    check_rates(draft.config.optim)
+    default_name = f"{clean_name(stem)}-s{draft.config.seed}"
+    return Start(draft, default_name, argv, given, resumes_auto=resumes_auto)
 
 
 def clean_name(name: str) -> str:
@@ -297,7 +312,7 @@ def resume(run: RunDir, argv: list[str], given: Layer, resumes_auto: bool = Fals
     check_warmup(run, saved, given)
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", also_fixed=("name", "optim"))
-    return Start(config, run.path.name, argv, given, resumed=run,
+    return Start(Draft.of_final(config), run.path.name, argv, given, resumed=run,
                  resumes_auto=resumes_auto)
 
 
@@ -326,7 +341,8 @@ def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Star
     config = make_config(asdict(saved), reset, given)
     check_unchanged(run, saved, config, "--branch-from")
     check_rates(config.optim)
-    return Start(config, f"{run.path.name}-branch", argv, given, trunk=run, step=step)
+    return Start(Draft.of_final(config), f"{run.path.name}-branch", argv, given, trunk=run,
+                 step=step)
 
 
 def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Draft:

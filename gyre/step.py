@@ -141,7 +141,7 @@ class Setup:
     """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
-    """With every `auto` resolved, except while the first steps are timed for train.minutes."""
+    """The final one. While the first steps are timed for train.minutes, train.steps is a limit."""
     world: World
     compute: Compute
     parallelism: Replicated

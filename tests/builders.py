@@ -36,7 +36,7 @@ from gyre.parallel import World
 from gyre.parser import Parser
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
-from gyre.start import resolve
+from gyre.start import Resolved, Start, resolve
 from gyre.step import Setup, token_losses
 from gyre.wandb_log import LogConfig
 from gyre.yaml_files import read_yaml
@@ -294,10 +294,15 @@ def build_setup(workdir: Path, *extra: str, device: torch.device = CPU) -> Setup
     """What a tiny training of two layers and 27 rows a step needs, in this process."""
     alone = World(0, 1, device)
     argv = tiny_argv(workdir, "--model.n_layers=2", "--train.batch_size=27", *extra)
-    start, compute = resolve_auto(resolve(argv, ""), alone)
-    setup = build(start, alone, compute, StopSignal())
-    print_setup(start, setup)
+    resolved = resolve_auto(resolve(argv, ""), alone)
+    setup = build(resolved, alone, StopSignal())
+    print_setup(resolved, setup)
     return setup
+
+
+def as_resolved(start: Start, setup: Setup, **changes: Any) -> Resolved:
+    """What `resolve_auto` would have returned for a training, with some fields given."""
+    return Resolved(start, setup.config, setup.data, setup.compute, **changes)
 
 
 def stop_at(number: int, *argv: str | Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from builders import build_setup, exit_code, read_metric, tiny_argv, train_tiny
+from builders import as_resolved, build_setup, exit_code, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, resume_refusal
 
 import gyre.announce
@@ -18,6 +18,7 @@ import gyre.step
 import train
 from errors import UserError
 from gyre.compute import resolve_device, training_flops
+from gyre.fit import Draft
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
 from gyre.yaml_files import read_config
@@ -64,8 +65,8 @@ def decided(workdir, monkeypatch):
         monkeypatch.setattr(gyre.auto, "resolve_compile", resolve_compile)
         start = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "")
         second = Second(1, 2, ALONE.device, is_main=False)
-        start, compute = gyre.auto.resolve_auto(start, second)
-        return compute, start.config, flops
+        resolved = gyre.auto.resolve_auto(start, second)
+        return resolved.compute, resolved.config, flops
 
     return decide
 
@@ -94,9 +95,9 @@ def test_a_compilation_that_was_asked_for_stays_asked_for(workdir, monkeypatch):
     """Here it is impossible, and where the run goes on it may be possible."""
     monkeypatch.setattr(gyre.auto, "resolve_compile", lambda *_: (False, ""))
     start = resolve(tiny_argv(workdir, "--train.compile=true"), "")
-    start, compute = gyre.auto.resolve_auto(start, ALONE)
-    assert compute.compiled is False
-    assert start.config.train.compile is True
+    resolved = gyre.auto.resolve_auto(start, ALONE)
+    assert resolved.compute.compiled is False
+    assert resolved.config.train.compile is True
 
 
 def test_nothing_is_compiled_if_another_process_cannot(decided):
@@ -220,17 +221,17 @@ def fill_half_a_minute(workdir, monkeypatch):
         least = training_flops(asked.config.model, paying_steps * step_tokens)
         timings = []
 
-        def time_first_steps(start, world, compute):
-            timings.append(compute.compiled)
-            return 0.25 if compute.compiled else 0.5
+        def time_first_steps(resolved, world):
+            timings.append(resolved.compute.compiled)
+            return 0.25 if resolved.compute.compiled else 0.5
 
         monkeypatch.setattr(gyre.auto, "time_first_steps", time_first_steps)
         monkeypatch.setattr(gyre.auto, "matmul_rates", lambda *_, **__: [1.0])  # hardly any FLOP/s
         monkeypatch.setattr(gyre.auto, "resolve_compile",
                             lambda choice, device, dtype, flops: (flops >= least, ""))
-        start, compute = gyre.auto.resolve_auto(asked, ALONE)
-        assert compute.compiled is start.config.train.compile
-        return start.config, timings
+        resolved = gyre.auto.resolve_auto(asked, ALONE)
+        assert resolved.compute.compiled is resolved.config.train.compile
+        return resolved.config, timings
 
     return complete
 
@@ -350,10 +351,9 @@ def measured(monkeypatch):
     (None, "epochs, going on after step 9)")])
 def test_a_run_that_goes_on_says_after_which_step_and_how_long(workdir, capfd, seconds, words):
     setup = build_setup(workdir, "--train.steps=12", "--train.compile=false")
-    compute = replace(setup.compute, expected_seconds=seconds)
     setup.progress.step = 9
     start = resolve(tiny_argv(workdir, "--train.steps=12"), "")
-    gyre.announce.print_setup(start, replace(setup, compute=compute))
+    gyre.announce.print_setup(as_resolved(start, setup, expected_seconds=seconds), setup)
     assert words in capfd.readouterr().err
 
 
@@ -368,10 +368,9 @@ def test_long_validations_are_part_of_the_estimate(workdir, capfd, eval_interval
     options = ["--train.steps=12", "--train.batch_size=2", f"--train.eval_interval={eval_interval}",
                "--train.compile=false"]
     setup = build_setup(workdir, *options)
-    compute = replace(setup.compute, expected_seconds=7200.0)
     setup.progress.step = 9
-    gyre.announce.print_setup(resolve(tiny_argv(workdir, *options), ""),
-                           replace(setup, compute=compute))
+    start = resolve(tiny_argv(workdir, *options), "")
+    gyre.announce.print_setup(as_resolved(start, setup, expected_seconds=7200.0), setup)
     assert words in capfd.readouterr().err
 
 
@@ -380,10 +379,11 @@ def test_the_estimate_counts_the_validation_before_a_fine_tuning(workdir):
     options = ["--train.steps=12", "--train.batch_size=2", "--train.eval_interval=12",
                "--train.compile=false"]
     setup = build_setup(workdir, *options)
-    setup = replace(setup, compute=replace(setup.compute, expected_seconds=7200.0))
     start = resolve(tiny_argv(workdir, *options), "")
-    fine_tuning = replace(start, config=replace(start.config, init_from="runs/base"))
-    without = gyre.announce.describe_duration(start, setup, validates_checkpoint=False)
+    tuned = Draft.of_final(replace(start.config, init_from="runs/base"))
+    resolved = as_resolved(start, setup, expected_seconds=7200.0)
+    fine_tuning = as_resolved(replace(start, draft=tuned), setup, expected_seconds=7200.0)
+    without = gyre.announce.describe_duration(resolved, setup, validates_checkpoint=False)
     assert "for validation" not in without
     words = "about 2 hours, and about 47 minutes for validation"
     assert words in gyre.announce.describe_duration(fine_tuning, setup, validates_checkpoint=False)
@@ -453,9 +453,9 @@ def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
     monkeypatch.setattr(gyre.memory, "check_memory", lambda *_: None)
     start = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "")
     second = SecondCard(1, 2, torch.device("cuda", 1), is_main=False)
-    start, compute = gyre.auto.resolve_auto(start, second)
-    assert compute.dtype == torch.float16
-    assert start.config.train.dtype == "float16"
+    resolved = gyre.auto.resolve_auto(start, second)
+    assert resolved.compute.dtype == torch.float16
+    assert resolved.config.train.dtype == "float16"
 
 
 def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):
@@ -563,12 +563,14 @@ def test_a_run_of_tf32_goes_on_without_it_on_a_cpu(workdir):
     start = resolve(["--resume", str(path), "--train.steps=2"], "")
     on_cuda = replace(start.config.train, tf32=True)
     config = replace(start.config, train=on_cuda)
-    gyre.auto.check_start(replace(start, config=config), ALONE)
-    assert gyre.auto.choose_compute(config, ALONE).tf32 is False
+    gyre.auto.check_start(replace(start, draft=Draft.of_final(config)), ALONE)
+    compute, _ = gyre.auto.choose_compute(config, ALONE)
+    assert compute.tf32 is False
 
 
 def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     argv = tiny_argv(workdir, "--train.tf32=true", "--train.compile=false")
     card = World(0, 1, torch.device("cuda", 0))
-    assert gyre.auto.choose_compute(resolve(argv, "").config, card).tf32 is True
+    compute, _ = gyre.auto.choose_compute(resolve(argv, "").config, card)
+    assert compute.tf32 is True

@@ -54,7 +54,7 @@ class Called(list):
 
     def __call__(self, start, stop):
         self.append(start.argv)
-        return Outcome(Path(start.stem))
+        return Outcome(Path(start.default_name))
 
 
 @pytest.fixture

@@ -165,8 +165,7 @@ def test_the_estimate_counts_a_validation_that_is_done_again(ended, monkeypatch,
     resolve_auto = train.resolve_auto
 
     def resolve_with_estimate(*args: Any) -> Any:
-        start, compute = resolve_auto(*args)
-        return start, replace(compute, expected_seconds=7000.0)
+        return replace(resolve_auto(*args), expected_seconds=7000.0)
 
     monkeypatch.setattr(train, "resolve_auto", resolve_with_estimate)
     kill_before("validate_checkpoint", always, "--resume", ended)

@@ -183,8 +183,7 @@ def test_a_checkpoint_of_float32_has_no_scaler(workdir):
 
 def test_a_resumed_run_in_float16_goes_on_with_its_scale(overflowed):
     start = resolve(["--resume", str(overflowed), "--train.steps=10"], "")
-    start, compute = resolve_auto(start, ALONE)
-    setup = build(start, ALONE, compute, StopSignal())
+    setup = build(resolve_auto(start, ALONE), ALONE, StopSignal())
     assert setup.scaler.state_dict()["scale"] == 8192.0
 
 
