@@ -491,7 +491,7 @@ def choose_settings(
     """
     if peer == "llama.cpp":
         check_llama_cpp(device)
-    tokens = config.train.batch_size * config.data.seq_len
+    tokens = config.step_tokens
     measure_rates = partial(computing.matmul_rates, device, config.model, tokens, training=True)
     rates = functools.cache(measure_rates)
     dtype, reason = computing.resolve_dtype(config.train.dtype, device, rates)

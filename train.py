@@ -192,7 +192,7 @@ def take_steps(
     read. Before a validation or a save it is not, because they need the weights of the current one.
     """
     progress = setup.progress
-    step_tokens = setup.config.train.batch_size * setup.config.data.seq_len
+    step_tokens = setup.config.step_tokens
     previous_finished_at = -math.inf
     # The logged rate is a mean over these times. With `reads_late` single times are uneven: the
     # first step after a validation takes longer than those that are launched while another runs.
@@ -245,10 +245,8 @@ def log_step(setup: Setup, run: RunDir, result: StepResult, rate: float) -> None
     Raises UserError if MOST_SKIPPED steps in a row were not finite, where overflows of float16 do
     not count.
     """
-    config = setup.config
     progress = setup.progress
-    tokens = config.train.batch_size * config.data.seq_len
-    can_go_on = progress.advance(result, tokens)
+    can_go_on = progress.advance(result, setup.config.step_tokens)
     point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
         "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,

@@ -39,7 +39,7 @@ def print_setup(resolved: Resolved, setup: Setup, validates_checkpoint: bool = F
     start = resolved.start
     config = setup.config
     n_tokens = setup.train_data.n_tokens
-    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
+    epochs = config.step_tokens * config.train.steps / n_tokens
     if start.resumed and start.ignores_file:
         say(f"{start.resumed.path} goes on with the configuration that it has saved: --config is "
             "ignored")
@@ -163,7 +163,7 @@ def describe_duration(resolved: Resolved, setup: Setup, validates_checkpoint: bo
     if validates_checkpoint:
         n_validations += 1  # of the checkpoint (`validate_checkpoint` of train.py)
     val_tokens = n_validations * setup.val_data.n_tokens
-    train_tokens = train.steps * train.batch_size * setup.config.data.seq_len
+    train_tokens = train.steps * setup.config.step_tokens
     # A token of a validation takes a third of the time of one that is trained on.
     val_seconds = seconds * val_tokens / 3 / train_tokens
     if val_seconds > LONG_VALIDATION * remaining:

@@ -156,7 +156,7 @@ def choose_compute(config: Config, world: World) -> tuple[Compute, float | None]
     """
     train = config.train
     onednn = choose_onednn(config, world)
-    tokens = train.batch_size * config.data.seq_len * train.steps
+    tokens = config.step_tokens * train.steps
     flops = training_flops(config.model, tokens)
     on_cpu = world.device.type == "cpu"
     # Only on a CPU do the rates of a few products tell how long the steps take.
@@ -254,7 +254,7 @@ def choose_steps(resolved: Resolved, world: World) -> Resolved:
     assert minutes is not None
     if world.is_main:
         say("timing  the first steps, to choose train.steps")
-    step_tokens = config.train.batch_size * config.data.seq_len
+    step_tokens = config.step_tokens
     step_seconds = time_first_steps(resolved, world)
     if config.train.compile == "auto" and not resolved.compute.compiled:
         tokens = step_tokens * round(60 * minutes / step_seconds)

@@ -101,6 +101,11 @@ class Config:
     seed: Annotated[int, Range(ge=0, lt=2**63)] = 1
     """Seed of the initial weights, the order of batches, dropout and samples."""
 
+    @property
+    def step_tokens(self) -> int:
+        """Tokens that an optimizer step trains on, over all processes together."""
+        return self.train.batch_size * self.data.seq_len
+
     def to_yaml(self) -> str:
         """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)

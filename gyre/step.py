@@ -203,8 +203,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
         measured = measured.to("cpu", non_blocking=True)  # into pinned memory
         copied = torch.cuda.Event()
         copied.record()
-    tokens = config.train.batch_size * config.data.seq_len
-    pending = PendingStep(measured, copied, tokens, factor * config.optim.lr, started_at)
+    lr = factor * config.optim.lr
+    pending = PendingStep(measured, copied, config.step_tokens, lr, started_at)
     if not setup.reads_late:
         pending.wait()
     return pending
@@ -268,7 +268,6 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     Returns the sum of its losses in nats, a scalar on the device. Copies no number from the device,
     because `GradientGraphs` may record this as a CUDA graph.
     """
-    tokens = setup.config.train.batch_size * setup.config.data.seq_len
     with setup.compute.autocast():
         logits = setup.wrapped(x, dropout_keys=keys)
     loss = setup.loss(logits, y)
@@ -277,7 +276,7 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     del logits
     # Divided by the tokens of the whole batch, so that every token weighs the same; times the
     # number of processes, because DDP and FSDP average over them.
-    setup.scaler.scale(loss * (setup.world.size / tokens)).backward()
+    setup.scaler.scale(loss * (setup.world.size / setup.config.step_tokens)).backward()
     return loss.detach()
 
 
