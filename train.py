@@ -45,14 +45,7 @@ with importing(__name__):
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
     from gyre.start import Resolved, Start, resolve
-    from gyre.step import (
-        MOST_SKIPPED,
-        PendingStep,
-        Setup,
-        StepResult,
-        start_step,
-        token_losses,
-    )
+    from gyre.step import GIVE_UP_AFTER, Setup, StepQueue, StepResult, token_losses
     from model.generation import generate
     from model.sampling import Sampling
 
@@ -100,41 +93,51 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             # Only --resume auto comes here: else `build` has refused a finished run.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
-        validates_checkpoint = lacks_validation(start, setup)
-        print_setup(resolved, setup, validates_checkpoint)
-        # A new run gets its folder after the first step, see below. A run that lacks a validation
-        # has one, and is opened now because the result is written there.
-        run = None
-        if validates_checkpoint:
-            run = open_run(start, setup, contexts)
-            validate_checkpoint(setup, run)
-        base = measure_base(start, setup)
-        bar = contexts.enter_context(make_bar(setup))
-        # Take the first step before making the folder of the run. If the step fails, or if Ctrl-C
-        # comes before it is finished, the training leaves no folder. The step is only counted and
-        # logged in `take_steps`, after `open_run` has cut off the metrics that a resumed run had
-        # logged after its checkpoint.
-        first = take_first_step(setup)
-        contexts.enter_context(stop)  # from here on, a signal only asks to stop after the step
-        if run is None:
-            run = open_run(start, setup, contexts)
-        if base:
-            run.log({**progress.axes, **base})  # at step 0: the first step is not counted yet
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.trunk is not None else None
+        run, steps, bar = begin(resolved, setup, contexts)
         try:
-            take_steps(setup, run, first, bar, first_save)
+            take_steps(setup, run, steps, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             print_end_at_once(start, setup, run)
             raise
         bar.close()
         if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
-            # This rank got no signal if another one did.
+            # If only another rank got a signal, its number is not known here: say SIGTERM.
             return Outcome(run.path, stop.number if stop.number != 0 else signal.SIGTERM)
-        print_end(start, setup, run, "done   ")
+        print_end(start, setup, run, "done")
         note_better_base(setup, run)
         return Outcome(run.path)
+
+
+def begin(
+    resolved: Resolved, setup: Setup, contexts: ExitStack
+) -> tuple[RunDir, StepQueue, tqdm]:
+    """Print what is trained, finish the first step, and open the folder of the run.
+
+    Returns the run, the queue that has the step, and the progress bar. The step is neither counted
+    nor logged yet. From here on, a signal only asks to stop after a step.
+
+    A new run has no folder before its first step. So if the step fails, or if Ctrl-C comes before
+    it is finished, the training leaves nothing behind.
+    """
+    start = resolved.start
+    validates_checkpoint = lacks_validation(start, setup)
+    print_setup(resolved, setup, validates_checkpoint)
+    run = None
+    if validates_checkpoint:
+        run = open_run(start, setup, contexts)  # now, because the result is written there
+        validate_checkpoint(setup, run)
+    base = measure_base(start, setup)
+    bar = contexts.enter_context(make_bar(setup))
+    steps = take_first_step(setup)
+    contexts.enter_context(setup.stop)
+    if run is None:
+        run = open_run(start, setup, contexts)
+    if base:
+        run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
+    return run, steps, bar
 
 
 def make_bar(setup: Setup) -> tqdm:
@@ -145,17 +148,17 @@ def make_bar(setup: Setup) -> tqdm:
     )
 
 
-def take_first_step(setup: Setup) -> PendingStep:
-    """Return the first step, finished. If Ctrl-C ends it, say that it is not saved."""
-    taken = setup.progress.step  # also the number of the next step, since they begin with 0
+def take_first_step(setup: Setup) -> StepQueue:
+    """Return a queue with the first step, finished. If Ctrl-C ends it, say that it is not saved."""
+    steps = StepQueue(setup)
+    step = setup.progress.step  # the number of the first one, since they begin with 0
     try:
-        first = start_step(setup, taken)
-        first.wait()
+        steps.start(step).wait()
     except KeyboardInterrupt:
         if setup.world.is_main:
-            say(f"\nended in step {taken + 1}, which is not saved")
+            say(f"\nended in step {step + 1}, which is not saved")
         raise
-    return first
+    return steps
 
 
 def lacks_validation(start: Start, setup: Setup) -> bool:
@@ -183,45 +186,43 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
 
 def take_steps(
-    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, first_save: int | None
+    setup: Setup, run: RunDir, steps: StepQueue, bar: tqdm, first_save: int | None
 ) -> None:
-    """Take steps until the last one, or until any rank is asked to stop. `pending` is the first.
+    """Take steps until the last one, or until any rank is asked to stop.
 
     `first_save` is the step after which a branch saves for the first time, None for other runs.
     With `setup.reads_late`, the next step is started before the results of the current one are
     read. Before a validation or a save it is not, because they need the weights of the current one.
+
+    Raises UserError if GIVE_UP_AFTER steps in a row were not finite, where overflows of float16 do
+    not count.
     """
+    config = setup.config
     progress = setup.progress
-    step_tokens = setup.config.step_tokens
-    previous_finished_at = -math.inf
     # The logged rate is a mean over these times. With `reads_late` single times are uneven: the
     # first step after a validation takes longer than those that are launched while another runs.
     # Without it, each time is exact, and one is enough.
     recent_seconds: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    # Whether the last result says that a rank is stopping. All ranks read the same from it.
-    rank_is_stopping = False
+    stopping = False  # whether all ranks know that one of them was asked to stop
     while True:
-        # Steps are numbered from 0: after `taken` steps, the next one has the number `taken`.
-        taken = progress.step + 1  # `pending` included
-        # What is validated or saved are the weights after this step, and not after the next one.
-        # And once a rank is known to be stopping, no further step is started.
-        may_start_next = not rank_is_stopping and not is_due(setup, taken, first_save)
-        following = None
-        if setup.reads_late and may_start_next:
-            following = start_step(setup, taken)
-        result = pending.read(since=previous_finished_at)
-        previous_finished_at = result.finished_at
-        rank_is_stopping = result.stopping
+        # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
+        step = progress.step
+        # The last step is always due, so no step is started after it.
+        may_start_next = not stopping and not is_due(setup, step + 1, first_save)
+        result = steps.take(step, step + 1 if may_start_next else None)
+        stopping = result.stopping
         recent_seconds.append(result.seconds)
-        rate = step_tokens / (sum(recent_seconds) / len(recent_seconds))
+        rate = config.step_tokens / (sum(recent_seconds) / len(recent_seconds))
+        can_go_on = progress.advance(result, config.step_tokens)
         log_step(setup, run, result, rate)
+        if not can_go_on:
+            give_up(f"{GIVE_UP_AFTER} steps in a row were not finite, up to step {progress.step}",
+                    setup, run)
         show_step(bar, result.loss, rate)
-        if following is None:
-            asked_to_stop = validate_and_save(setup, run, first_save)
-            if asked_to_stop or taken == setup.config.train.steps:
+        if steps.started is None:
+            stopping = validate_and_save(setup, run, first_save)
+            if stopping or progress.step == config.train.steps:
                 return
-            following = start_step(setup, taken)
-        pending = following
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
@@ -240,13 +241,8 @@ def validates_after(setup: Setup, step: int) -> bool:
 
 
 def log_step(setup: Setup, run: RunDir, result: StepResult, rate: float) -> None:
-    """Count a step, and log its result and `rate`, the tokens per second of the latest steps.
-
-    Raises UserError if MOST_SKIPPED steps in a row were not finite, where overflows of float16 do
-    not count.
-    """
+    """Log the result of a step, and `rate`, the tokens per second of the latest steps."""
     progress = setup.progress
-    can_go_on = progress.advance(result, setup.config.step_tokens)
     point: dict[str, float | int | str] = {
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
         "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
@@ -255,9 +251,6 @@ def log_step(setup: Setup, run: RunDir, result: StepResult, rate: float) -> None
     if setup.scaler.is_enabled():
         point["train/loss_scale"] = result.loss_scale
     run.log(point)
-    if not can_go_on:
-        give_up(f"{MOST_SKIPPED} steps in a row were not finite, up to step {progress.step}",
-                setup, run)
 
 
 def show_step(bar: tqdm, loss: float, rate: float) -> None:
@@ -299,7 +292,7 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
-        say(f"{label} {time_taken} of training steps{since}; {run.path}\n"
+        say(f"{label:7} {time_taken} of training steps{since}; {run.path}\n"
             f"next    python {find_script('generate.py')} "
             f"{shlex.join(options_for_generate(setup, run))}")
 

@@ -1,7 +1,6 @@
 """Choose what a command line leaves open: the text, its numbers, and how the training computes."""
 
 import gc
-import math
 from dataclasses import asdict, replace
 
 import torch
@@ -26,7 +25,7 @@ from gyre.parallel import World
 from gyre.rundir import RunDir, check_runs_folder
 from gyre.signals import StopSignal
 from gyre.start import Resolved, Start
-from gyre.step import Setup, start_step, train_step
+from gyre.step import Setup, StepQueue, train_step
 from model import kernels
 
 # For train.minutes, the first steps are timed: at least MIN_TIMED_STEPS, and until they have taken
@@ -299,21 +298,11 @@ def time_steps(setup: Setup, enough: float) -> float:
         train_step(setup, 0)
     # The learning rate is defined for the steps 0 to n_steps - 1. After them, begin again at 0.
     n_steps = setup.config.train.steps
+    steps = StepQueue(setup)
     taken = 0
     seconds = 0.0
-    finished_at = -math.inf
-    pending = start_step(setup, 0)
-    while True:
+    while taken < MIN_TIMED_STEPS or seconds < enough:
+        result = steps.take(taken % n_steps, (taken + 1) % n_steps)
         taken += 1
-        # As in `take_steps` of train.py: on a GPU the next step is started before this one is read.
-        following = None
-        if setup.reads_late:
-            following = start_step(setup, taken % n_steps)
-        result = pending.read(since=finished_at)
-        finished_at = result.finished_at
         seconds += setup.world.all_gather(result.seconds)[0]  # rank 0's, so that all stop alike
-        if taken >= MIN_TIMED_STEPS and seconds >= enough:
-            return seconds / taken
-        if following is None:
-            following = start_step(setup, taken % n_steps)
-        pending = following
+    return seconds / taken

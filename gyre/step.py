@@ -53,8 +53,8 @@ class StepResult(NamedTuple):
         return math.isfinite(self.loss) and not self.finite and self.loss_scale > 1
 
 
-MOST_SKIPPED = 3
-"""Steps in a row that are not finite, after which a training ends."""
+GIVE_UP_AFTER = 3
+"""So many steps in a row that are not finite end a training."""
 
 
 @dataclass
@@ -123,7 +123,8 @@ class Progress:
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def advance(self, result: StepResult, tokens: int) -> bool:
-        """Count a step. Returns whether training can go on: not after MOST_SKIPPED in a row."""
+        """Count a step. Returns whether training can go on: not once GIVE_UP_AFTER steps in a row
+        were skipped."""
         self.step += 1
         self.tokens += tokens
         self.seconds += result.seconds
@@ -133,7 +134,7 @@ class Progress:
             self.skipped += 1
             if not result.overflowed:
                 self.skipped_in_a_row += 1
-        return self.skipped_in_a_row < MOST_SKIPPED
+        return self.skipped_in_a_row < GIVE_UP_AFTER
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,40 @@ class Setup:
 def train_step(setup: Setup, step: int) -> StepResult:
     """Take optimizer step number `step` on its global batch, and wait for what it measures."""
     return start_step(setup, step).read()
+
+
+@dataclass
+class StepQueue:
+    """Optimizer steps that are taken one after the other.
+
+    With `setup.reads_late`, a step is started before the results of the one before it are read, so
+    that a GPU need not wait for the CPU.
+    """
+
+    setup: Setup
+    started: PendingStep | None = None
+    """The step that is started, and that `take` has not returned yet."""
+    finished_at: float = -math.inf
+    """When the last step that `take` has returned was finished."""
+
+    def start(self, step: int) -> PendingStep:
+        """Start step number `step`. The next call of `take` returns its results."""
+        self.started = start_step(self.setup, step)
+        return self.started
+
+    def take(self, step: int, next_step: int | None) -> StepResult:
+        """Start step number `step`, unless it is started already, and return its results.
+
+        With `setup.reads_late`, starts step number `next_step` before it reads them. None: the next
+        step must not be started before they are read.
+        """
+        current = self.start(step) if self.started is None else self.started
+        self.started = None
+        if self.setup.reads_late and next_step is not None:
+            self.start(next_step)
+        result = current.read(since=self.finished_at)
+        self.finished_at = result.finished_at
+        return result
 
 
 def start_step(setup: Setup, step: int) -> PendingStep:

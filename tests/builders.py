@@ -24,6 +24,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import gyre.step
 import train
 from data.dataset import prepare
 from gyre.announce import print_setup
@@ -307,7 +308,7 @@ def as_resolved(start: Start, setup: Setup, **changes: Any) -> Resolved:
 
 def stop_at(number: int, *argv: str | Path) -> None:
     """train.py, told to stop in this step."""
-    start_step = train.start_step
+    start_step = gyre.step.start_step
     stop = StopSignal()
 
     def signalled(setup: Setup, step: int) -> Any:
@@ -317,7 +318,7 @@ def stop_at(number: int, *argv: str | Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopSignal", lambda: stop)
-        patch.setattr(train, "start_step", signalled)
+        patch.setattr(gyre.step, "start_step", signalled)
         assert exit_code(train.main, *argv) == 128 + signal.SIGTERM
 
 

@@ -20,6 +20,7 @@ from builders import (
 from resumption import EXACT, assert_equal_runs, kill_before
 from tqdm import tqdm
 
+import gyre.step
 import train
 from gyre.build import build
 from gyre.optim import Muon
@@ -48,16 +49,17 @@ def calls(monkeypatch):
     made = []
 
     def recorded(name, label):
-        function = getattr(train, name)
+        module = gyre.step if name == "start_step" else train
+        function = getattr(module, name)
 
         def call(setup, *args):
             made.append((name, label(setup, *args)))
             return function(setup, *args)
 
-        monkeypatch.setattr(train, name, call)
+        monkeypatch.setattr(module, name, call)
 
     recorded("start_step", lambda setup, step: step)
-    recorded("log_step", lambda setup, *args: setup.progress.step)
+    recorded("log_step", lambda setup, *args: setup.progress.step - 1)
     recorded("validate_and_sample", lambda setup, run, may_stop_early: setup.progress.step)
     recorded("save", lambda setup, run, name: name)
     return made
@@ -71,14 +73,14 @@ def straight(workdir):
 
 def spoil(monkeypatch, *steps):
     """Make the losses of these steps, counted from 0, NaN."""
-    start = train.start_step
+    start = gyre.step.start_step
 
     def spoiled(setup, step):
         factor = math.nan if step in steps else 1.0
         with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):
             return start(setup, step)
 
-    monkeypatch.setattr(train, "start_step", spoiled)
+    monkeypatch.setattr(gyre.step, "start_step", spoiled)
 
 
 # --- when a step is read --------------------------------------------------------------------------
@@ -207,7 +209,7 @@ def test_three_skipped_steps_end_a_training_read_late(workdir, late, monkeypatch
 def train_late_rank(stop_step, *argv):
     """A rank that reads late. Rank 1 alone has a loss that is not finite in the fourth step, and is
     asked to stop in step `stop_step`, counted from 1; 0: in no step."""
-    start = train.start_step
+    start = gyre.step.start_step
     stop = StopSignal()
 
     def spoiled(setup, step):
@@ -218,7 +220,7 @@ def train_late_rank(stop_step, *argv):
         with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):
             return start(setup, step)
 
-    train.start_step = spoiled
+    gyre.step.start_step = spoiled
     train.build = build_late
     train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
     train.main([*argv])

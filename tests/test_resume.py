@@ -25,6 +25,7 @@ from builders import (
 from random_runs import random_run
 from resumption import EXACT, always, assert_equal_runs, kill_before, resume_refusal
 
+import gyre.step
 import train
 from ablation.jobs import resumable_step
 from errors import UserError, find_script
@@ -113,18 +114,18 @@ def stop_in_validation(validation: int, *argv: str | Path) -> int:
         return exit_code(train.main, *argv)
 
 
-log_step = train.log_step
+advance = Progress.advance
 
 
-def count_ten_minutes(setup, run, result, *others):
-    """`log_step`, but the step is said to have taken ten minutes."""
-    log_step(setup, run, result._replace(seconds=600.0), *others)
+def count_ten_minutes(self, result, tokens):
+    """`Progress.advance`, but the step is said to have taken ten minutes."""
+    return advance(self, result._replace(seconds=600.0), tokens)
 
 
 @pytest.fixture(scope="module")
 def saved_ended(workdir):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "log_step", count_ten_minutes)
+        patch.setattr(Progress, "advance", count_ten_minutes)
         assert stop_in_validation(1, *tiny_argv(workdir, *EXACT, "--name=ended")) == 130
     return set_aside(workdir / "runs" / "ended")
 
@@ -214,7 +215,7 @@ def test_the_last_validation_is_done_to_its_end(workdir, straight):
 
 def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkeypatch):
     """7 steps that are said to take ten minutes each."""
-    monkeypatch.setattr(train, "log_step", count_ten_minutes)
+    monkeypatch.setattr(Progress, "advance", count_ten_minutes)
     assert exit_code(train.main, "--resume", ended) == 0
     assert "\ndone    1:10:00 of training steps since step 0; " in capfd.readouterr().err
 
@@ -225,7 +226,7 @@ def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
     log_step = train.log_step
 
     def interrupted(setup, *counted):
-        if setup.progress.step == taken:
+        if setup.progress.step == taken + 1:
             raise KeyboardInterrupt
         log_step(setup, *counted)
 
@@ -257,7 +258,7 @@ def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monke
     def interrupt(setup, step):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "start_step", interrupt)
+    monkeypatch.setattr(gyre.step, "start_step", interrupt)
     assert exit_code(train.main, *tiny_argv(workdir, "--name", "interrupted")) == 130
     assert "\nended in step 1, which is not saved\n" in capfd.readouterr().err
     assert not (workdir / "runs" / "interrupted").exists()
@@ -731,7 +732,7 @@ def test_a_text_that_changed_is_refused_if_what_was_prepared_is_gone(stopped, ca
 def test_a_run_is_trained_by_one_process_at_a_time(workdir, capfd, monkeypatch):
     """From its start, and when it is resumed."""
     path = workdir / "runs" / "gyre-text-rope-s1"
-    start_step = train.start_step
+    start_step = gyre.step.start_step
     errors = []
 
     def resume_beside(setup, step):
@@ -740,7 +741,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(workdir, capfd, monkeypatch):
             errors.append(capfd.readouterr().err)
         return start_step(setup, step)
 
-    monkeypatch.setattr(train, "start_step", resume_beside)
+    monkeypatch.setattr(gyre.step, "start_step", resume_beside)
     stop_at(3, *tiny_argv(workdir, "--train.steps", "5"))
     assert exit_code(train.main, "--resume", path) == 0
     assert len(errors) == 2

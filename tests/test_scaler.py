@@ -8,6 +8,7 @@ import torch
 from builders import build_setup, exit_code, quick_for, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, kill_before, last_checkpoint
 
+import gyre.step
 import train
 from gyre.auto import resolve_auto
 from gyre.build import build
@@ -24,7 +25,7 @@ LATE = [False, True]
 def overflow(steps, rank=0):
     """A `start_step` that makes the gradients of these steps, counted from 0, infinite in one
     process of a training."""
-    start = train.start_step
+    start = gyre.step.start_step
 
     def overflowing(setup, step):
         is_inf = step in steps and setup.world.rank == rank
@@ -51,7 +52,7 @@ def train_half(workdir, name, steps, *extra, late=False, **scaler):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "build", build_scaled)
-        patch.setattr(train, "start_step", overflow(steps))
+        patch.setattr(gyre.step, "start_step", overflow(steps))
         argv = tiny_argv(workdir, *FLOAT16, "--name", name, *extra)
         return exit_code(train.main, *argv), workdir / "runs" / name
 
@@ -157,12 +158,12 @@ def test_an_overflow_between_losses_that_are_nan_does_not_reset_their_count():
 
 def test_three_losses_that_are_not_finite_end_a_training_in_float16(workdir, monkeypatch):
     """A smaller scale would not mend them."""
-    start = train.start_step
+    start = gyre.step.start_step
 
     def spoiled(setup, step):
         return start(replace(setup, loss=lambda logits, y: logits.sum() * math.nan), step)
 
-    monkeypatch.setattr(train, "start_step", spoiled)
+    monkeypatch.setattr(gyre.step, "start_step", spoiled)
     assert exit_code(train.main, *tiny_argv(workdir, *FLOAT16, "--name=spoiled")) == 2
     assert read_metric(workdir / "runs" / "spoiled", "diverged") == {3: 1}
 
@@ -192,7 +193,7 @@ def test_a_killed_run_in_float16_goes_on_exactly(workdir, trained, monkeypatch):
     """It resumes after step 3, where the scale is already halved, and overflows again in step 5."""
     _, straight = trained([2, 4], *EXACT, name="half-straight")
     path = workdir / "runs" / "half-killed"
-    monkeypatch.setattr(train, "start_step", overflow([2, 4]))
+    monkeypatch.setattr(gyre.step, "start_step", overflow([2, 4]))
     kill_before("start_step", lambda setup, step: step == 5,
                 *tiny_argv(workdir, *FLOAT16, *EXACT, "--name", path.name))
     assert exit_code(train.main, "--resume", path) == 0
@@ -221,7 +222,7 @@ def train_half_rank(late, *argv):
     def build_late(*args):
         return replace(build(*args), reads_late=late)
 
-    train.start_step = overflow([2], rank=1)
+    gyre.step.start_step = overflow([2], rank=1)
     train.build = build_late
     train.main([*argv])
 

@@ -28,6 +28,7 @@ from builders import (
 )
 from disk_faults import flip_a_bit
 
+import gyre.step
 import train
 from errors import UserError
 from gyre.checkpoint import STATES, write_tensors
@@ -50,7 +51,7 @@ def train_rank(number: int, *argv: str) -> None:
 
     It asserts at its end that every group of processes has train.timeout.
     """
-    start_step = train.start_step
+    start_step = gyre.step.start_step
     leave = World.disconnect
     stop = StopSignal()
 
@@ -65,7 +66,7 @@ def train_rank(number: int, *argv: str) -> None:
             assert waits == self.timeout, waits
         leave(self)
 
-    train.start_step = stopping
+    gyre.step.start_step = stopping
     World.disconnect = leave_in_time
     train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
     train.main([*argv])

@@ -27,6 +27,7 @@ from builders import (
 from resumption import EXACT, always, kill_before, last_checkpoint
 
 import generate
+import gyre.step
 import train
 from data.dataset import find_or_prepare
 from errors import UserError
@@ -304,7 +305,7 @@ def test_a_branch_shows_wandb_the_points_it_inherits(workdir, wandb):
 @pytest.fixture(scope="module")
 def diverged(workdir):
     """A run whose steps 2, 3, 6, 9, 10 and 11 have no finite loss. It stops after step 11."""
-    start_step = train.start_step
+    start_step = gyre.step.start_step
 
     def poisoned_step(setup, step):
         factor = math.nan if step + 1 in (2, 3, 6, 9, 10, 11) else 1.0
@@ -312,7 +313,7 @@ def diverged(workdir):
             return start_step(setup, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "start_step", poisoned_step)
+        patch.setattr(gyre.step, "start_step", poisoned_step)
         assert exit_code(train.main, *tiny_argv(workdir, "--name", "diverged")) == 2
     return workdir / "runs" / "diverged"
 
@@ -349,7 +350,7 @@ def broken(workdir, run_name, monkeypatch, capfd):
     Gives the folder of the run, the error, and the exit codes with which the run was finished.
     """
     def train_until_broken(step):
-        start_step = train.start_step
+        start_step = gyre.step.start_step
         exit_codes = []
 
         def breaking_step(setup, at):
@@ -361,7 +362,7 @@ def broken(workdir, run_name, monkeypatch, capfd):
         def finish(self, exit_code):
             exit_codes.append(exit_code)
 
-        monkeypatch.setattr(train, "start_step", breaking_step)
+        monkeypatch.setattr(gyre.step, "start_step", breaking_step)
         monkeypatch.setattr(RunDir, "finish", finish)
         path = workdir / "runs" / run_name
         argv = tiny_argv(workdir, "--train.keep=7", "--name", run_name)
@@ -630,7 +631,7 @@ def test_generate_reads_the_prompt_of_that_command_as_a_prompt(prompt):
 
 
 def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, capfd, monkeypatch):
-    monkeypatch.setattr(train, "start_step", None)
+    monkeypatch.setattr(gyre.step, "start_step", None)
     argv = tiny_argv(workdir, f"--log.runs={workdir / 'text.txt'}")
     assert "text.txt is no folder: choose another" in error_lines(capfd, train.main, *argv)[-1]
 
