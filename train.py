@@ -10,10 +10,10 @@
         --name big --resume auto
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, YAML files can replace the text of the given run, but not its model. --resume and
---branch-from keep the configuration of the given run: the command line can change train.* (but for
-the batch size) and log.*, and with --branch-from the name, the learning rates and their schedule,
-too. A run is written to runs/NAME.
+--init-from, YAML files can replace the text of the given run, and of its model only the dropout.
+--resume and --branch-from keep the configuration of the given run: the command line can change
+train.* (but for the batch size) and log.*, and with --branch-from the name, the learning rates and
+their schedule, too. A run is written to runs/NAME.
 """
 
 import math
@@ -23,7 +23,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -267,6 +267,7 @@ def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool
     train = setup.config.train
     step = setup.progress.step
     validates = validates_after(setup, step)
+    # A kept step is saved even if its validation fails: a branch from it does not use the loss.
     if step in train.keep:
         save(setup, run, step)
     # Validate before saving `last`. If the training is killed in between, it resumes from an older
@@ -290,7 +291,7 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
         since = " since step 0" if start.source is not None else ""
         best_step = run.checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
-            say(f"best    the weights of step {best_step}, with {setup.progress.best:.4f} "
+            say(f"best    the weights of step {best_step}, with {setup.progress.best_loss:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
         say(f"{label:7} {time_taken} of training steps{since}; {run.path}\n"
             f"next    python {find_script('generate.py')} "
@@ -330,7 +331,7 @@ def note_better_base(setup: Setup, run: RunDir) -> None:
         return
     at_start = [point for point in run.metrics(warns=False) if point["step"] == 0]
     base_losses = [point["val/loss"] for point in at_start if point.get("val/loss") is not None]
-    if base_losses and setup.progress.best >= base_losses[0]:
+    if base_losses and setup.progress.best_loss >= base_losses[0]:
         say(f"note    {config.init_from} is still the better model of this text, with "
             f"{base_losses[0]:.4f} nats/token: try a smaller optim.lr (now {config.optim.lr:g}), "
             "or more text")
@@ -425,7 +426,8 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
     if not values:
         return
     check_validation(setup, run, values["val/loss"])
-    # `validate_checkpoint` has the other order, and says why.
+    # `last` is not saved yet. If the training is killed in between, it takes this step again, and
+    # `RunDir.resume` removes this point. `validate_checkpoint` cannot log before it saves.
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:
@@ -435,9 +437,9 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
 def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
-    Also saves `last` again, because it has `progress.best`, which this validation may lower. Both
-    checkpoints are saved before anything is logged. So if the training ends before they are, the
-    validation is still missing, and is done once more.
+    Also saves `last` again, because it has `progress.best_loss`, which this validation may lower.
+    Both checkpoints are saved before anything is logged. So if the training ends before they are,
+    the validation is still missing, and is done once more.
     """
     values = measure_validation(setup)
     check_validation(setup, run, values["val/loss"])
@@ -456,8 +458,8 @@ def check_validation(setup: Setup, run: RunDir, loss: float) -> None:
 
 def save_if_best(setup: Setup, run: RunDir, loss: float) -> None:
     """Save the weights as `best` if their validation loss is the lowest of the run."""
-    if loss < setup.progress.best:
-        setup.progress.best = loss
+    if loss < setup.progress.best_loss:
+        setup.progress.best_loss = loss
         save(setup, run, "best")
 
 
@@ -508,7 +510,10 @@ def log_sample(setup: Setup, run: RunDir) -> None:
 
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
-    """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
+    """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only.
+
+    Gives the training up, with a UserError, if a weight is not finite.
+    """
     progress = setup.progress
     if not setup.parallelism.is_finite(setup.model):
         give_up(f"a weight is not finite after step {progress.step}", setup, run)
@@ -518,7 +523,7 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
         training = {"step": progress.step}
     else:
         files[STATES] = setup.optimizers.tensors()
-        training = {"progress": asdict(progress), "steps": setup.config.train.steps}
+        training = {"progress": progress.to_saved(), "steps": setup.config.train.steps}
         if setup.scaler.is_enabled():
             training["scaler"] = setup.scaler.state_dict()
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)

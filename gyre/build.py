@@ -96,25 +96,25 @@ def restore(
 ) -> Progress:
     """Load the checkpoint that `start` names, and return the progress of a training from there on.
 
-    Its `best` is infinite if no `best` is kept. Prints how the learning rate goes on if the run
-    gets another number of steps. Raises UserError for a command by which the training cannot go on:
-    see `check_branch` and `check_resumed`.
+    Its `best_loss` is infinite if no checkpoint `best` is kept. Prints how the learning rate goes
+    on if the run gets another number of steps. Raises UserError for a command by which the training
+    cannot go on: see `check_branch` and `check_resumed`.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
     progress, steps_when_saved = load_checkpoint(run, start.step, world, model, optimizers, scaler)
     if start.trunk is not None:
         check_branch(run, start, progress.step)
-        progress.best = math.inf  # `best` has to be weights that this run has saved
+        progress.best_loss = math.inf  # the branch has saved no `best` yet
         return progress
     check_resumed(run, start, progress.step, steps_when_saved)
     if progress.step >= start.config.train.steps:
-        return progress  # of a finished run (--resume auto), whose `best` and schedule stay
+        return progress  # of a finished run (--resume auto): nothing of it changes
     best_step = run.checkpoints.saved_step("best")  # 0: it was removed, or cannot be read
     # If `best` is of a step that is taken again, RunDir.resume removes it.
     keeps_best = 0 < best_step <= progress.step
     if not keeps_best:
-        progress.best = math.inf
+        progress.best_loss = math.inf
     if steps_when_saved != start.config.train.steps and world.is_main:
         print_schedule(run, start.config, progress.step, steps_when_saved)
     return progress
@@ -135,7 +135,7 @@ def load_checkpoint(
         optimizers.load_tensors(read_safetensors(folder / STATES))
     if "scaler" in training:  # saved by runs in float16 only
         scaler.load_state_dict(training["scaler"])
-    return Progress(**training["progress"]), training["steps"]
+    return Progress.from_saved(training["progress"]), training["steps"]
 
 
 def check_branch(run: RunDir, start: Start, step: int) -> None:

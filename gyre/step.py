@@ -5,9 +5,9 @@ Shapes: B rows, T tokens, V vocabulary.
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -114,8 +114,20 @@ class Progress:
     skipped_in_a_row: int = 0
     """How many steps were skipped since the last finite one. Those that overflowed do not count,
     because the next step has a smaller `loss_scale`."""
-    best: float = math.inf
-    """Lowest validation loss, nats per token."""
+    best_loss: float = math.inf
+    """Lowest validation loss, nats per token: that of the checkpoint `best`."""
+
+    def to_saved(self) -> dict[str, Any]:
+        """Return the fields as checkpoints have them. There, `best_loss` is called `best`."""
+        saved = asdict(self)
+        saved["best"] = saved.pop("best_loss")
+        return saved
+
+    @classmethod
+    def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
+        """Return what `to_saved` has made a table of."""
+        return cls(**{"best_loss" if name == "best" else name: value
+                      for name, value in saved.items()})
 
     @property
     def axes(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ from errors import UserError
 from gyre import memory
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
-from gyre.step import micro_batches, start_step, summed_loss, token_losses, train_step
+from gyre.step import Progress, micro_batches, start_step, summed_loss, token_losses, train_step
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -465,3 +465,10 @@ def test_the_losses_of_a_split_are_those_of_its_windows(build_short):
         nats.append(-log_p.gather(-1, window[:, 1:, None]).flatten())
     expected = torch.cat(nats).detach().double()
     torch.testing.assert_close(losses_of(setup, 27), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_checkpoint_has_the_lowest_loss_by_the_name_that_it_always_had():
+    progress = Progress(step=3, best_loss=2.5)
+    saved = progress.to_saved()
+    assert saved["best"] == 2.5
+    assert Progress.from_saved(saved) == progress
