@@ -53,8 +53,9 @@ with importing(__name__):
     from model.transformer import derive_seed
 
 PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is measured
-PROMPTS = "Each line is a prompt of its own"  # what interactive sessions say of their lines
-CONVERSATION = "Each line is what you say next"
+# What interactive sessions say of their lines.
+LINES_ARE_PROMPTS = "Each line is a prompt of its own"
+LINES_ARE_TURNS = "Each line is what you say next"
 COMMANDS = """The commands:
     :more      go on with the last text
     :new       in a conversation (--chat, and one sample), begin a new one
@@ -116,7 +117,7 @@ class Written:
     """What `generate_texts` has made, besides what it has printed."""
 
     new_tokens: list[list[int]]
-    """Those of each row."""
+    """Those of each row. `Session` uses those of the first."""
     speed: Speed
     """Without the time of compiling."""
     decoding_step: NextLogits
@@ -227,6 +228,8 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     with open_source(options) as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, n_rows,
                        weights)
+        # Of other people's models, `trained.run` is a temporary folder here. Once this context
+        # ends, `trained.run.path` is what the user has named.
         template = chat_template(trained.run.path)
         chat = read_chat(trained.run.path) if options.chat else None
         which = name_weights(trained.run, options.checkpoint)
@@ -328,9 +331,9 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
     """
     check_room(trained, options.max_new_tokens)
     session = Session(trained, chat, options, options.seed)
-    lines = PROMPTS
+    lines = LINES_ARE_PROMPTS
     if session.is_conversation:
-        lines = f"{CONVERSATION}, and :new begins a new conversation"
+        lines = f"{LINES_ARE_TURNS}, and :new begins a new conversation"
     say(f"{lines}. :more goes on with the last text, and :seed N draws others; :help lists the "
         "commands. quit, exit, :q or Ctrl-D ends.")
     # Let bytes that are not UTF-8 through. `input` would raise an error that ends the session. The
@@ -415,7 +418,7 @@ class Session:
         elif words == ":new":
             self.forget()
         elif words == ":help":
-            say(f"{CONVERSATION if self.is_conversation else PROMPTS}. {COMMANDS}")
+            say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. {COMMANDS}")
         elif command in (":more", ":new", ":help", ":q"):  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
@@ -425,12 +428,9 @@ class Session:
     def begin(self, prompt: str) -> None:
         """Continue a prompt. With --chat, it follows what was said and answered before."""
         rows = make_rows(self.trained, self.chat, [prompt], self.options)
-        if self.chat is None:
-            (ids,) = encode_prompts(self.trained, [prompt], None)
-            self.continue_text(ids, rows)
-            return
-        ids, exchanges = self.encode_next(self.chat, prompt)
+        ids, exchanges = self.encode_next(prompt)
         self.continue_text(ids, rows)
+        # Not before: if the prompt alone has no room, that was an error, and nothing is forgotten.
         n_forgotten = len(self.exchanges) - len(exchanges)
         if n_forgotten:
             context = self.trained.model.config.max_positions
@@ -441,11 +441,16 @@ class Session:
         if self.is_conversation:
             self.exchanges.append((prompt, rows[0].text))
 
-    def encode_next(self, chat: Chat, prompt: str) -> tuple[list[int], list[tuple[str, str]]]:
-        """Return the ids of a conversation that goes on with a prompt, and the exchanges in it.
+    def encode_next(self, prompt: str) -> tuple[list[int], list[tuple[str, str]]]:
+        """Return the ids of a prompt after what was said before, and the exchanges that they have.
 
-        If the context has no room for all and the answer, the first exchanges are left out.
+        If the context has no room for all and the answer, the first exchanges are left out. Without
+        --chat there are no exchanges, and the ids are those of the prompt.
         """
+        chat = self.chat
+        if chat is None:
+            (ids,) = encode_prompts(self.trained, [prompt], None)
+            return ids, []
         exchanges = [*self.exchanges]
         ids = encode_chat(chat, self.trained.tokenizer, prompt, exchanges)
         while exchanges and len(ids) > self.room_for_prompt():
@@ -465,7 +470,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # For a text of the length that is kept, `default_new_tokens` is the same number.
+            # A prompt that is cut to this room gets as many new tokens by `default_new_tokens`.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -572,13 +577,12 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """Return the speed of a batch that was drawn; `times` are when its tokens came.
 
     Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
-    the rows whose prompt is that short. It ends when the first token has come. If every such row
-    has ended at once, that token is a later one, and nothing says when prefill ended: then both
-    parts are left out.
+    the rows whose prompt is that short. It ends when the first token has come.
     """
-    decoded = count_decoded(batch)
-    is_first_token_late = 0 < decoded == batch.n_accepted
-    if is_first_token_late:
+    drawn_by_prefill = count_first_tokens(batch)
+    decoded = batch.n_accepted - drawn_by_prefill
+    if decoded > 0 and drawn_by_prefill == 0:
+        # Every first token has ended its row, so no time says when prefill ended.
         return Speed()
     prefilled = times[0]
     return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,
@@ -586,16 +590,16 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
                  decoded_tokens=decoded, decoding_seconds=times[-1] - prefilled)
 
 
-def count_decoded(batch: Batch) -> int:
-    """Return how many tokens were drawn after prefill (see `measure_speed`)."""
+def count_first_tokens(batch: Batch) -> int:
+    """Return how many of the tokens that `n_accepted` counts were drawn by prefill."""
     shortest = min(batch.prompt_lengths)
-    drawn_by_prefill = 0
+    count = 0
     for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):
         # A row that its first new token has ended: an end token, which `n_accepted` does not count.
         ended_at_once = length == prompt_length
         if prompt_length == shortest and not ended_at_once:
-            drawn_by_prefill += 1
-    return batch.n_accepted - drawn_by_prefill
+            count += 1
+    return count
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:

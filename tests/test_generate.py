@@ -103,13 +103,13 @@ def test_every_text_is_flushed_before_the_next_token(call, monkeypatch):
     assert last == ("", {"flush": True})
 
 
-@pytest.mark.parametrize("manifest, best_step, last_step, name", [
-    ({}, 12, 12, "best weights"), ({}, 2, 12, "best weights, of step 2 of 12"),
-    ({}, 0, 12, "last weights"), ({"imported": {}}, 0, 0, "imported weights")])
-def test_the_weights_are_named_that_are_read(manifest, best_step, last_step, name):
+@pytest.mark.parametrize("is_imported, best_step, last_step, name", [
+    (False, 12, 12, "best weights"), (False, 2, 12, "best weights, of step 2 of 12"),
+    (False, 0, 12, "last weights"), (True, 0, 0, "imported weights")])
+def test_the_weights_are_named_that_are_read(is_imported, best_step, last_step, name):
     steps = {"best": best_step, "last": last_step}
     checkpoints = SimpleNamespace(has_best=best_step > 0, saved_step=steps.get)
-    run = SimpleNamespace(manifest=manifest, checkpoints=checkpoints)
+    run = SimpleNamespace(is_imported=is_imported, checkpoints=checkpoints)
     assert script.name_weights(run, "best") == name
 
 
