@@ -62,8 +62,7 @@ with importing(__name__):
     )
     from formats import gguf, hf, names
     from gyre import compute as computing
-    from gyre.compiled import compile_batch, compile_step
-    from gyre.graphed import graph_batch
+    from gyre.compiled import compile_step, make_decoding_step
     from gyre.optim import OptimConfig, Optimizers
     from gyre.options import Config, make_config
     from gyre.parser import Parser
@@ -470,8 +469,7 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
     def by_gyre() -> list[list[int]]:
         batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)
         previous = recorded[0] if recorded else None
-        choose_step = compile_batch if setting.compiled else graph_batch
-        step = choose_step(batch, previous)
+        step = make_decoding_step(batch, previous, compiled=setting.compiled)
         recorded[:] = [step]
         for _ in batch.draw(step):
             pass

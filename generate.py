@@ -34,7 +34,7 @@ with importing(__name__):
 
     from data.readers import decode, reading
     from formats.chat import Chat, chat_template, encode_chat, read_chat
-    from gyre.compiled import compile_batch
+    from gyre.compiled import make_decoding_step
     from gyre.compute import (
         DTYPE_NAMES,
         InferenceDtype,
@@ -42,7 +42,6 @@ with importing(__name__):
         int8_rates,
         keep_freed_memory,
     )
-    from gyre.graphed import graph_batch
     from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
     from gyre.parser import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign
@@ -548,9 +547,7 @@ def generate_texts(
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples,
                   eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
-    # On CUDA, `compile_batch` calls `graph_batch`. Elsewhere `graph_batch` returns `next_logits`.
-    make_decoding_step = compile_batch if options.compile else graph_batch
-    decoding_step = make_decoding_step(batch, previous)
+    decoding_step = make_decoding_step(batch, previous, compiled=options.compile)
     streamed = len(rows) == 1
     started = time.perf_counter()
     times = []  # when `stream` yielded: once for each new token, then once more for each row

@@ -49,6 +49,19 @@ OPTIONS_FOR_FEW_ROWS = {"memory_planning": True}  # one block for all tensors of
 OPENED: dict[Path, Any] = {}
 
 
+def make_decoding_step(
+    batch: Batch, previous: NextLogits | None = None, *, compiled: bool
+) -> NextLogits:
+    """Return the function that computes the logits of a batch: compiled or not.
+
+    On CUDA it runs as CUDA graphs, and may be the `previous` one (see `graph_batch`). Elsewhere,
+    not compiled, it is `next_logits`.
+    """
+    if compiled:
+        return compile_batch(batch, previous)
+    return graph_batch(batch, previous)
+
+
 @torch.inference_mode()
 def compile_batch(batch: Batch, previous: NextLogits | None = None) -> NextLogits:
     """Return `next_logits`, compiled for the whole text of this batch.

@@ -203,7 +203,7 @@ def test_int8_is_measured_for_the_products_that_take_place(call, options, measur
     rates = mock.Mock(return_value=[1, 2])
     monkeypatch.setattr(script, "max_float_rows", lambda: 4)
     monkeypatch.setattr(script, "int8_rates", rates)
-    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: next_logits)
+    monkeypatch.setattr(compiled, "compile_batch", lambda batch, previous: next_logits)
     call("--prompt", "x", "--max-new-tokens", "1", "--dtype", "int8", *options.split())
     (_, tokens), _ = rates.call_args
     assert tokens == measured
@@ -215,7 +215,7 @@ def test_compile_draws_with_the_compiled_step(call, monkeypatch):
         logits[:, FIRST_BYTE + ord("a")] = 1e9
         return logits
 
-    monkeypatch.setattr(script, "compile_batch", lambda batch, previous: prefer_a)
+    monkeypatch.setattr(compiled, "compile_batch", lambda batch, previous: prefer_a)
     out, err = call("--prompt", "x", "--max-new-tokens", "3", "--compile")
     assert out == "xaaa\n"
     assert "cpu, float32, compiled\n" in err
@@ -511,7 +511,7 @@ def test_the_rate_leaves_compiling_out(call, ticks, monkeypatch):
             script.time.perf_counter()
         return next_logits
 
-    monkeypatch.setattr(script, "compile_batch", slow_compile)
+    monkeypatch.setattr(compiled, "compile_batch", slow_compile)
     _, err = call("--prompt", "x", "--max-new-tokens", "5", "--compile")
     assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
                         "decode: 4 tokens in 2.500 s (2 tokens/s)\n")
