@@ -474,7 +474,9 @@ def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, 
     separators = torch.tensor(setup.data.separators)  # EOS, and a prefix
     nats = 0.0
     separator_nats = 0.0
-    for losses, targets in token_losses(setup.model, setup.val_data, setup.rows, setup.compute):
+    for losses, targets in token_losses(
+        setup.model, setup.val_data, setup.rows_per_pass, setup.compute
+    ):
         if may_stop_early and setup.stop.number:
             return {}
         nats += losses.sum().item()

@@ -39,7 +39,7 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     # `wrapped` is what training calls: the model, or DDP around it.
     model, wrapped = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # Muon multiplies gradients that the scaler has unscaled. They are too small for float16.
+    # Unscaled gradients are too small for float16, so Muon multiplies them in float32.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
@@ -53,7 +53,8 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     else:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)  # the other ranks may have drawn or read other ones
-    # Any of the processes may have prepared the text, and that one has printed the notes on it.
+    # Any of the processes may have prepared the text, and has then printed the notes on it, so rank
+    # 0 must not print them again (`print_setup`).
     is_new = any(world.all_gather(resolved.data.is_new))
     dataset_arguments = {
         "seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
@@ -64,8 +65,9 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
         data=replace(resolved.data, is_new=is_new),
         train_data=resolved.data.dataset("train", **dataset_arguments),
         val_data=resolved.data.dataset("val", **dataset_arguments), model=model, wrapped=wrapped,
-        optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
-        rows=count_rows(config.train, world), progress=progress,
+        optimizers=optimizers,
+        loss_function=torch.compile(summed_loss) if compute.compiled else summed_loss,
+        rows_per_pass=count_rows(config.train, world), progress=progress,
         scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",
     )
     return with_graphs(setup) if uses_graphs(config, world) else setup

@@ -57,12 +57,26 @@ GIVE_UP_AFTER = 3
 """So many steps in a row that are not finite end a training."""
 
 
+class Measurements(NamedTuple):
+    """What a step measures on the device. `gather_measurements` returns it as one tensor, so that
+    one copy brings all of it to the CPU."""
+
+    loss_sum: float
+    """The loss in nats, summed over the tokens of all processes."""
+    stop: float
+    """More than 0 if any process was asked to stop."""
+    grad_norm: float
+    """Norm of the gradient."""
+    loss_scale: float
+    """Factor of the loss, in float16; else 1."""
+
+
 @dataclass
 class PendingStep:
     """A step that a GPU may still be computing."""
 
     measured: Tensor
-    """What `gather_measurements` returns."""
+    """`Measurements` as a tensor (4,)."""
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
@@ -89,14 +103,16 @@ class PendingStep:
         """
         self.wait()
         assert self.finished_at is not None
-        loss_sum, stop, grad_norm, loss_scale = self.measured.tolist()
-        loss = loss_sum / self.tokens
+        measured = Measurements(*self.measured.tolist())
+        loss = measured.loss_sum / self.tokens
         # The step was skipped if any of the four numbers was not finite. These two are enough here:
         # `stop` and `loss_scale` are always finite.
-        finite = math.isfinite(loss) and math.isfinite(grad_norm)
-        seconds = self.finished_at - max(self.started_at, since)
-        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished_at,
-                          loss_scale)
+        finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
+        return StepResult(
+            loss=loss, grad_norm=measured.grad_norm, lr=self.lr, finite=finite,
+            stopping=measured.stop > 0, seconds=self.finished_at - max(self.started_at, since),
+            finished_at=self.finished_at, loss_scale=measured.loss_scale,
+        )
 
 
 @dataclass
@@ -167,9 +183,9 @@ class Setup:
     wrapped: nn.Module
     """The model as training calls it: in DDP's wrapper if several processes have all weights."""
     optimizers: Optimizers
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss_function: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
-    rows: int
+    rows_per_pass: int
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
     """Where the training stands. `advance` moves it."""
@@ -258,11 +274,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
 
 
 def gather_measurements(setup: Setup, loss_sum: Tensor, grad_norm: Tensor) -> Tensor:
-    """Return four numbers on the device, as `PendingStep.read` takes them apart.
-
-    They are the loss in nats, summed over the tokens of all processes; more than 0 if any process
-    was asked to stop; the norm of the gradient; and the loss scale.
-    """
+    """Return the numbers of `Measurements`, in its order, as a tensor (4,) on the device."""
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
     # 1 times the scale: `get_scale` would wait for a GPU.
@@ -317,7 +329,7 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
     """
     with setup.compute.autocast():
         logits = setup.wrapped(x, dropout_keys=keys)
-    loss = setup.loss(logits, y)
+    loss = setup.loss_function(logits, y)
     # The plain form of `summed_loss` keeps log-probabilities for its gradient, and not the logits.
     # The memory of the logits is then free before the backward pass needs as much again.
     del logits
@@ -330,7 +342,7 @@ def add_gradient(setup: Setup, x: Tensor, y: Tensor, keys: Tensor | None) -> Ten
 def copy_to(device: torch.device, tensor: Tensor) -> Tensor:
     """Copy a tensor from the CPU to the device, without waiting for a GPU.
 
-    A GPU copies from pinned memory, which torch keeps until that is done.
+    A GPU copies from pinned memory, and torch keeps the pinned copy until the GPU has read it.
     """
     if device.type != "cuda":
         return tensor.to(device)
@@ -351,10 +363,11 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
         seeds = [derive_seed(config.seed, "dropout", step, row)
                  for row in data.share(config.train.batch_size)]
         keys = torch.tensor(seeds)
-    cuts = [slice(first, first + setup.rows) for first in range(0, len(x), setup.rows)]
+    rows = setup.rows_per_pass
+    cuts = [slice(first, first + rows) for first in range(0, len(x), rows)]
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
     largest_share = math.ceil(config.train.batch_size / setup.world.size)
-    most_batches = math.ceil(largest_share / setup.rows)
+    most_batches = math.ceil(largest_share / rows)
     # The shares of the ranks differ by one row at most, so this rank lacks one batch or none.
     lacks_one = len(batches) < most_batches
     if setup.parallelism.pads_micro_batches and lacks_one:
@@ -364,7 +377,7 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     return batches
 
 
-@or_faster
+@or_faster  # or a fused form of it, see model/kernels.py
 def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
     """Return the cross entropy of logits (B, T, V) and targets (B, T) in nats, a scalar in float32,
     summed over all targets but those that are -100.

@@ -556,7 +556,7 @@ def gyre_training(rows: int, compiled: bool) -> tuple[Call, Setup]:
         config=config, world=world, compute=Compute(DEVICE, torch.bfloat16, compiled),
         parallelism=parallelism, data=cast(Any, None), train_data=data, val_data=data, model=model,
         wrapped=module, optimizers=Optimizers(model, config.optim, torch.bfloat16),
-        loss=torch.compile(summed_loss) if compiled else summed_loss, rows=rows,
+        loss_function=torch.compile(summed_loss) if compiled else summed_loss, rows_per_pass=rows,
         progress=Progress(), scaler=torch.amp.GradScaler(enabled=False), stop=StopSignal(),
         reads_late=ON_CUDA,
     )
@@ -706,7 +706,7 @@ def step_without_waits(setup: Setup) -> Call:
         with setup.compute.autocast():
             # dropout_keys as train_step says it: without, it would compile again
             logits = setup.wrapped(x, dropout_keys=None)
-        (setup.loss(logits, y) * (1 / y.numel())).backward()
+        (setup.loss_function(logits, y) * (1 / y.numel())).backward()
         nn.utils.clip_grad_norm_(setup.model.parameters(), 1.0)
         for optimizer in setup.optimizers.optimizers:
             optimizer.step()

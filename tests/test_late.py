@@ -260,7 +260,7 @@ def test_a_step_skipped_on_the_device_changes_no_state(workdir, extra, loss, gra
     train_step(setup, 0)
     before = list_state(setup)
     setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
-    broken = replace(setup, loss=lambda *args: summed_loss(*args) + loss)
+    broken = replace(setup, loss_function=lambda *args: summed_loss(*args) + loss)
     assert not train_step(broken, 1).finite
     torch.testing.assert_close(list_state(setup), before, rtol=0, atol=0)
 

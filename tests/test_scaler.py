@@ -161,7 +161,7 @@ def test_three_losses_that_are_not_finite_end_a_training_in_float16(workdir, mon
     start = gyre.step.start_step
 
     def spoiled(setup, step):
-        return start(replace(setup, loss=lambda logits, y: logits.sum() * math.nan), step)
+        return start(replace(setup, loss_function=lambda logits, y: logits.sum() * math.nan), step)
 
     monkeypatch.setattr(gyre.step, "start_step", spoiled)
     assert exit_code(train.main, *tiny_argv(workdir, *FLOAT16, "--name=spoiled")) == 2

@@ -163,7 +163,7 @@ def test_the_loss_is_divided_by_the_tokens_of_all_ranks(workdir, monkeypatch):
     setup = build_setup(workdir, "--train.batch_size=27")
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=0, world_size=3)
     rank = replace(setup, world=World(0, 3, CPU), train_data=data,
-                   loss=lambda logits, y: 0 * logits.sum() + 1080)
+                   loss_function=lambda logits, y: 0 * logits.sum() + 1080)
     assert train_step(rank, 0).loss == 2.0
 
 
@@ -230,7 +230,7 @@ def test_a_step_that_is_not_finite_changes_no_weight(workdir, added_to_loss, gra
     setup = build_setup(workdir, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     setup.model.norm.weight.register_hook(lambda grad: grad * gradient_factor)
-    broken = replace(setup, loss=lambda *args: summed_loss(*args) + added_to_loss)
+    broken = replace(setup, loss_function=lambda *args: summed_loss(*args) + added_to_loss)
     assert not train_step(broken, 0).finite
     assert all(map(torch.equal, before, setup.model.parameters()))
 
@@ -238,7 +238,7 @@ def test_a_step_that_is_not_finite_changes_no_weight(workdir, added_to_loss, gra
 def test_the_step_after_a_skipped_one_changes_every_weight(workdir):
     setup = build_setup(workdir, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
-    broken = replace(setup, loss=lambda *args: summed_loss(*args) * math.nan)
+    broken = replace(setup, loss_function=lambda *args: summed_loss(*args) * math.nan)
     train_step(broken, 0)
     result = train_step(setup, 1)
     assert result.finite
