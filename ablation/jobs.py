@@ -23,6 +23,7 @@ from gyre.fit import make_draft
 from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
+from gyre.yaml_files import read_config
 
 
 class TrainingOutcome(Protocol):
@@ -143,6 +144,8 @@ def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> 
         if finish_training(run_training, training, stop) == "diverged":
             return None
     runs = [RunDir.open(training.folder) for training in job.trainings]
+    for run in runs:
+        check_encoding(run)
     if isinstance(job, RecordJob):
         return measure_runs(job.arm, job.max_spans, job.device, *runs)
     (run,) = runs  # a tuning or calibration job trains one
@@ -230,14 +233,27 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
 def make_start(training: Training) -> Start:
     """Return how a training goes on, if its run has begun, or else how it begins."""
     if Path(training.folder).exists():
-        return resume(RunDir.open(training.folder), ["--resume", training.folder], {})
+        run = RunDir.open(training.folder)
+        check_encoding(run)
+        return resume(run, ["--resume", training.folder], {})
     argv = to_argv(training)
     if training.trunk is not None:
-        return branch(RunDir.open(training.trunk), argv, training.options, training.at)
+        trunk = RunDir.open(training.trunk)
+        check_encoding(trunk)
+        return branch(trunk, argv, training.options, training.at)
     draft = make_draft(training.options)
     # argv is for the log only: the options are in the draft, and in `given`. No stem is needed: it
     # is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
+
+
+def check_encoding(run: RunDir) -> None:
+    """Raise UserError if the code of the encoding was edited since a run was made, because its
+    record would be of neither encoding."""
+    position = read_config(run.path / "config.yaml").model.position
+    if run.has_changed_encoding(position):
+        raise UserError(f"the code of model.position {position} has changed since {run.path} was "
+                        "made: undo the change, or remove that folder, to train it anew")
 
 
 def to_argv(training: Training) -> list[str]:

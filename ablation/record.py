@@ -3,10 +3,7 @@
 gyre/measure.py explains T and the contexts.
 """
 
-import ast
 import hashlib
-import inspect
-import textwrap
 from typing import Any
 
 import msgspec
@@ -19,8 +16,6 @@ from gyre import measure
 from gyre.checkpoint import weight_shapes
 from gyre.rundir import RunDir
 from gyre.yaml_files import read_config
-from model.encodings import POSITIONS
-from model.position import PositionEncoding
 from model.transformer import Transformer
 
 
@@ -90,7 +85,7 @@ class Record(msgspec.Struct):
     """Of the longest run, at a constant rate."""
     context: list[ContextLoss]
     encoding_sha256: str = ""
-    """Of the code of the position encoding, see `hash_encoding`. Old records do not have it."""
+    """Of the code of the position encoding (gyre/code.py). Old records do not have it."""
 
 
 def measure_runs(
@@ -113,7 +108,7 @@ def measure_runs(
         "arm": arm, **measured, **hash_origin(trunk), "horizons": ends,
         "trajectory": follow(trunk, few, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
-        "encoding_sha256": hash_encoding(read_config(trunk.path / "config.yaml").model.position),
+        "encoding_sha256": trunk.record.get("encoding_sha256", ""),
     })
 
 
@@ -151,29 +146,6 @@ def follow(run: RunDir, max_spans: int, device: str) -> list[Point]:
 
 
 # --- what a run came from -------------------------------------------------------------------------
-
-
-def hash_encoding(position: str) -> str:
-    """Return a hash of the code of an encoding: of its class, and of those that it inherits from.
-
-    Comments and docstrings do not count.
-    """
-    digest = hashlib.sha256()
-    for cls in POSITIONS[position].__mro__:
-        if not issubclass(cls, PositionEncoding):
-            break
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                node.body = [each for each in node.body if not is_docstring(each)]
-        digest.update(ast.unparse(tree).encode())
-    return digest.hexdigest()
-
-
-def is_docstring(node: ast.stmt) -> bool:
-    """Return whether a statement is a text alone."""
-    return (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str))
 
 
 def hash_origin(run: RunDir) -> dict[str, str]:

@@ -36,13 +36,13 @@ from ablation.jobs import (
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
-from ablation.record import hash_encoding
 from ablation.schedule import count_steps, name_length, name_tokens, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
 from errors import UserError, find_script, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure
+from gyre.code import hash_encoding
 from gyre.compute import (
     describe_load,
     estimate_seconds,

@@ -52,6 +52,8 @@ def resolve_auto(start: Start, world: World) -> Resolved:
     causes are found before the text is prepared.
     """
     check_start(start, world)
+    if start.source is not None:
+        note_changed_encoding(start.source, start.config.model.position, world)
     # Prepare the text before the processes connect. It can take longer than train.timeout, the
     # longest that connected processes wait for each other.
     data = prepare_data(start, world)
@@ -117,6 +119,13 @@ def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared
         say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
             "training goes on with what was prepared of it")
     return data
+
+
+def note_changed_encoding(source: RunDir, position: str, world: World) -> None:
+    """Print a note if the encoding of a run that goes on was edited since the run was made."""
+    if world.is_main and source.has_changed_encoding(position):
+        say(f"note: the code of model.position {position} has changed since {source.path} was "
+            "made: the training goes on with the new code")
 
 
 def check_start(start: Start, world: World) -> None:

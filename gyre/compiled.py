@@ -5,17 +5,12 @@ run that somebody else has made should be data only. The name of a package is a 
 depends on: shapes and dtypes, the code of the model, torch, and the processor.
 """
 
-import ast
 import copy
-import functools
 import hashlib
-import importlib.util
 import inspect
 import io
 import os
 import platform
-import sys
-import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import say
+from gyre.code import find_imported
 from gyre.graphed import can_graph, graph_batch
 from model import decoding_forms, kernels, packed_forms, shared_forms
 from model.generation import Batch, NextLogits, evaluating, next_logits
@@ -399,49 +395,6 @@ def list_sources(model: Transformer) -> list[Path]:
             sources.add(Path(inspect.getfile(encoding)))
         modules.append(encoding.__module__)
     return sorted(sources | find_imported(modules))
-
-
-def find_imported(names: list[str]) -> set[Path]:
-    """Return the files of modules and of all that they import, without installed packages."""
-    waiting = [*names]
-    seen: set[str] = set()
-    files: set[Path] = set()
-    while waiting:
-        name = waiting.pop()
-        module = sys.modules.get(name)
-        if module is None or name in seen:
-            continue
-        seen.add(name)
-        file = getattr(module, "__file__", None)
-        if file is None or is_installed(name, Path(file)):
-            continue
-        files.add(Path(file))
-        if file.endswith(".py"):
-            waiting += list_imports(Path(file), module.__package__ or "")
-    return files
-
-
-def is_installed(name: str, file: Path) -> bool:
-    """Return whether a module is PyTorch's, Python's own, or of an installed package."""
-    packages = {"site-packages", "dist-packages"} & {*file.parts}
-    library = Path(sysconfig.get_paths()["stdlib"])
-    return name.partition(".")[0] == "torch" or bool(packages) or library in file.parents
-
-
-@functools.cache  # a module is imported once
-def list_imports(file: Path, package: str) -> list[str]:
-    """Return the names of what a file of this package imports: modules, and what is in them."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            origin = node.module or ""
-            if node.level > 0:
-                origin = importlib.util.resolve_name("." * node.level + origin, package)
-            names.append(origin)
-            names += [f"{origin}.{alias.name}" for alias in node.names]
-    return names
 
 
 def is_whole(path: Path) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
-from errors import UserError, did_you_mean
+from errors import UserError, did_you_mean, say
 from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config
@@ -161,6 +161,9 @@ def load(
         run = RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     require_encoding(run.path, config)
+    if run.has_changed_encoding(config.model.position):
+        say(f"note: the code of model.position {config.model.position} has changed since "
+            f"{run.path} was made: if it computes other numbers now, so does this model")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
     compute = choose_compute_to_generate(where, dtype, model_config, rows)
 

@@ -5,7 +5,8 @@ runs/
         config.yaml         the resolved configuration
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
-        run.json            when, where, by which command, from which revision; hashes of the above
+        run.json            when, where, by which command, from which revision; hashes of the above,
+                            and of the code of the encoding
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
@@ -52,6 +53,7 @@ from files import (
 )
 from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
+from gyre.code import hash_encoding
 from gyre.options import Config
 from gyre.parallel import World
 from gyre.wandb_log import WandbThread, wandb_id
@@ -260,6 +262,15 @@ class RunDir:
         """Whether the weights were imported. Such a run has no text and cannot be resumed."""
         return "imported" in self.manifest
 
+    def has_changed_encoding(self, position: str) -> bool:
+        """Return whether the code of its encoding is not what it was when the run was made.
+
+        False if that is not known, as of a run of an older version.
+        """
+        before = self.record.get("encoding_sha256", "")
+        now = hash_encoding(position)
+        return "" not in (before, now) and before != now
+
     def resolve_text_paths(self, data: DataConfig) -> DataConfig:
         """Return the settings of this run's text, with paths that lead to it from here.
 
@@ -315,6 +326,7 @@ class RunDir:
                     "torch": torch.__version__,
                     "wandb_id": wandb_id(path.name, f"{config.model.position}-s{config.seed}"),
                     "inherited": len(points),
+                    "encoding_sha256": hash_encoding(config.model.position),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 stage_json(staging / "run.json", record | {"seal": seal(record)})

@@ -316,12 +316,6 @@ def test_a_package_depends_on_what_its_encoding_imports(tmp_path, monkeypatch, l
             sys.modules.pop(name, None)
 
 
-def test_relative_imports_are_found(tmp_path):
-    (tmp_path / "mine.py").write_text("from . import a\nfrom ..b import c", encoding="utf-8")
-    names = compiled.list_imports(tmp_path / "mine.py", "top.deep")
-    assert names == ["top.deep", "top.deep.a", "top.b", "top.b.c"]
-
-
 def test_a_package_does_not_depend_on_installed_ones():
     folders = {path.parent for path in compiled.list_sources(sharp_model(n_layers=1))}
     assert folders == {ROOT, ROOT / "gyre", ROOT / "model"}

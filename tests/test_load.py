@@ -14,6 +14,7 @@ from small_tokenizers import FIRST_BYTE, VOCAB, train_sentencepiece, train_token
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
+from gyre import rundir
 from gyre.load import Row, load
 from gyre.yaml_files import read_config
 from model.config import RopeScaling
@@ -65,6 +66,18 @@ def test_at_a_prompt_a_model_is_shown_in_one_line(run, model):
     size = sum(parameter.numel() for parameter in model.model.parameters())
     assert repr(model) == (
         f"<{run.path}: {size:,} parameters, positions: rope, torch.float32 on cpu>")
+
+
+def test_a_model_whose_encoding_was_edited_has_a_note(run, monkeypatch, capsys):
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    load(run.path, device="cpu")
+    said = capsys.readouterr().err
+    assert f"the code of model.position rope has changed since {run.path} was made" in said
+
+
+def test_a_model_whose_encoding_is_the_same_has_no_note(run, capsys):
+    load(run.path, device="cpu")
+    assert capsys.readouterr().err == ""
 
 
 def test_another_seed_is_another_text(model, text):

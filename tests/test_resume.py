@@ -29,6 +29,7 @@ import gyre.step
 import train
 from ablation.jobs import resumable_step
 from errors import UserError, find_script
+from gyre import rundir
 from gyre.build import check_resumed
 from gyre.options import make_config
 from gyre.parallel import ALONE
@@ -664,6 +665,13 @@ NOTE = "has changed since then, or is gone"
 def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
     assert exit_code(train.main, "--resume", stopped) == 0
     assert NOTE not in capfd.readouterr().err
+
+
+def test_a_run_whose_encoding_was_edited_says_so_and_goes_on(stopped, capfd, monkeypatch):
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    assert exit_code(train.main, "--resume", stopped) == 0
+    said = capfd.readouterr().err
+    assert f"the code of model.position rope has changed since {stopped} was made: the tra" in said
 
 
 def test_a_run_goes_on_in_another_folder_with_its_own_text(workdir, tmp_path, monkeypatch):

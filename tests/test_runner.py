@@ -27,11 +27,11 @@ import ablate
 from ablation import plan, report, runner
 from ablation.jobs import CalibrationJob, RecordJob, Training, TuningJob
 from ablation.options import resolve
-from ablation.record import hash_encoding
 from ablation.schedule import next_jobs
 from ablation.study import Study
 from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
+from gyre.code import hash_encoding
 from model import kernels
 
 

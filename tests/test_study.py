@@ -1,16 +1,13 @@
 """What is read off a study's files, and which studies are refused."""
 
-import importlib
 
 import pytest
 from builders import ROOT, quick_for
 from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 
-from ablation.record import hash_encoding
 from ablation.study import Study
 from errors import UserError
 from files import read_sealed, write_sealed
-from model.encodings import POSITIONS
 
 
 @pytest.fixture(scope="module")
@@ -155,37 +152,3 @@ def test_every_committed_study_can_be_read(name):
     assert len(study.records) == len(files)
     for record in study.records.values():
         assert [end.tokens for end in record.horizons] == study.horizons
-
-
-ENCODING = """
-from model.position import PositionEncoding
-
-class Mine(PositionEncoding):
-    {doc}
-    def embed(self, h, start):
-        return h * {factor}
-"""
-
-
-def hash_of(tmp_path, monkeypatch, name, **words):
-    """The hash of an encoding in a file of its own."""
-    (tmp_path / f"{name}.py").write_text(ENCODING.format(**words), encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(POSITIONS, "mine", importlib.import_module(name).Mine)
-    return hash_encoding("mine")
-
-
-def test_the_hash_of_an_encoding_is_that_of_its_code(tmp_path, monkeypatch):
-    first = hash_of(tmp_path, monkeypatch, "first_mine", doc='"""Times 2."""', factor="2")
-    second = hash_of(tmp_path, monkeypatch, "second_mine", doc='"""Times 2."""', factor="3")
-    assert first != second
-
-
-def test_comments_do_not_change_the_hash_of_an_encoding(tmp_path, monkeypatch):
-    first = hash_of(tmp_path, monkeypatch, "third_mine", doc='"""Doubles."""', factor="2")
-    second = hash_of(tmp_path, monkeypatch, "fourth_mine", doc="# twice", factor="2  # or 3")
-    assert first == second
-
-
-def test_encodings_have_hashes_of_their_own():
-    assert len({hash_encoding(name) for name in POSITIONS}) == len(POSITIONS)

@@ -1,0 +1,108 @@
+"""Which code a model computes with: its files, and the hash of its encoding."""
+
+import importlib
+import sys
+
+import pytest
+
+from gyre import code
+from gyre.code import hash_encoding, list_imports
+from model.encodings import POSITIONS
+
+MINE = """
+from model.position import PositionEncoding
+import slopes
+from factors import SCALE
+
+UNUSED = 1
+
+def double(h):
+    return h * 2
+
+class Doubled(PositionEncoding):
+    def embed(self, h, start):
+        return double(h) * slopes.slope(1)
+
+class Mine(Doubled):
+    def embed(self, h, start):
+        return super().embed(h, start) + SCALE
+"""
+SLOPES = """
+BASE = 8
+
+def slope(head):
+    return BASE ** -head
+"""
+FACTORS = "SCALE = 3\n"
+
+
+@pytest.fixture
+def hash_of(tmp_path, monkeypatch):
+    """The hash of `Mine` with a change: `old` is replaced by `new`, wherever it stands."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("mine", "slopes", "factors")
+
+    def compute(old: str = "", new: str = "") -> str:
+        code.read_module.cache_clear()
+        for name, text in zip(names, (MINE, SLOPES, FACTORS), strict=True):
+            sys.modules.pop(name, None)
+            code.TEXTS.pop(name, None)
+            changed = text.replace(old, new) if old else text
+            (tmp_path / f"{name}.py").write_text(changed, encoding="utf-8")
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        monkeypatch.setitem(POSITIONS, "mine", importlib.import_module("mine").Mine)
+        return hash_encoding("mine")
+
+    yield compute
+    code.read_module.cache_clear()
+    for name in names:
+        sys.modules.pop(name, None)
+        code.TEXTS.pop(name, None)
+
+
+@pytest.mark.parametrize("old, new", [
+    ("+ SCALE", "- SCALE"), ("* slopes", "/ slopes"), ("h * 2", "h * 3"), ("BASE = 8", "BASE = 4"),
+    ("** -head", "** head"), ("SCALE = 3", "SCALE = 4")],
+    ids=["class", "base class", "function", "variable", "other module", "imported variable"])
+def test_the_hash_of_an_encoding_changes_with_what_it_uses(hash_of, old, new):
+    assert hash_of(old, new) != hash_of()
+
+
+@pytest.mark.parametrize("old, new", [
+    ("UNUSED = 1", "UNUSED = 2"), ("h * 2", "h * 2  # twice"), ("head):", "head: int) -> float:"),
+    ("def double(h):", "def double(h):\n    'Twice.'"), ("BASE = 8\n", "BASE = 8\n\n\n")],
+    ids=["unused", "comment", "annotation", "docstring", "blank line"])
+def test_the_hash_of_an_encoding_keeps_to_what_counts(hash_of, old, new):
+    assert hash_of(old, new) == hash_of()
+
+
+def test_an_edit_after_the_import_does_not_count(hash_of, tmp_path):
+    before = hash_of()
+    (tmp_path / "mine.py").write_text("class Mine:", encoding="utf-8")
+    code.read_module.cache_clear()
+    assert hash_encoding("mine") == before
+
+
+def test_encodings_have_hashes_of_their_own():
+    hashes = {hash_encoding(name) for name in POSITIONS}
+    assert len(hashes) == len(POSITIONS)
+    assert "" not in hashes
+
+
+def test_an_encoding_without_a_file_has_no_hash(monkeypatch):
+    made = type("Made", (POSITIONS["rope"],), {})  # as in a notebook
+    monkeypatch.setitem(POSITIONS, "made", made)
+    assert hash_encoding("made") == ""
+
+
+def test_the_hash_of_an_encoding_follows_the_functions_of_rope():
+    used = code.find_globals(code.read_module("model.position").definitions["RoPE"],
+                             "model.position")
+    assert ("model.rope", "precompute_freqs_cis") in used
+
+
+def test_relative_imports_are_found(tmp_path):
+    (tmp_path / "mine.py").write_text("from . import a\nfrom ..b import c", encoding="utf-8")
+    names = list_imports(tmp_path / "mine.py", "top.deep")
+    assert names == ["top.deep", "top.deep.a", "top.b", "top.b.c"]
