@@ -39,7 +39,7 @@ from gyre.parser import Parser
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from gyre.yaml_files import read_config, read_yaml, require_encoding
-from model.config import CHANGEABLE
+from model.config import CHANGEABLE, scale_length
 from model.encodings import POSITIONS
 
 LONGEST_TEXT = 24  # characters of a text's label in the name of a run
@@ -406,9 +406,8 @@ def find_reach(model: Layer, given: Layer) -> int:
         if option.startswith("model.rope_scaling."):
             scaling[option.removeprefix("model.rope_scaling.")] = value
     factor = scaling.get("factor", 0)
-    if not math.isfinite(factor):
-        return 0
-    return math.ceil(factor * scaling.get("original_positions", 0))
+    length = scaling.get("original_positions", 0)
+    return scale_length(factor, length) if math.isfinite(factor * length) else 0
 
 
 def check_given(run: RunDir, saved: Config, given: Layer) -> None:

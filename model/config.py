@@ -74,8 +74,7 @@ class RopeScaling:
     @property
     def reach(self) -> int:
         """The number of positions that the scaling is meant for: s*L."""
-        positions = self.factor * self.original_positions
-        return math.ceil(round(positions, 6))  # 1.1 * 100 is 110.00000000000001
+        return scale_length(self.factor, self.original_positions)
 
     @property
     def magnitude(self) -> float:
@@ -85,6 +84,11 @@ class RopeScaling:
         if self.attention_factor is not None:
             return self.attention_factor
         return 0.1 * math.log(self.factor) + 1
+
+
+def scale_length(factor: float, length: int) -> int:
+    """Return a factor times a length, rounded up: 110 for 1.1 * 100, not 110.00000000000001."""
+    return math.ceil(round(factor * length, 6))
 
 
 @dataclass(frozen=True)

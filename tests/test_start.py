@@ -165,10 +165,17 @@ def test_a_new_scaling_makes_the_context_as_long_as_it_reaches(workdir, base, fa
     assert start(*argv).config.model.max_positions == context
 
 
-@pytest.mark.parametrize("factor", ["inf", "nan"])
-def test_a_factor_that_is_not_finite_is_refused(workdir, base, factor):
+def test_a_context_that_a_scaling_reaches_exactly_is_not_rounded_up(workdir, base):
+    """In floating point, 4.4 * 25 is a little more than 110."""
+    argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], "4.4",
+            "--model.rope_scaling.original_positions", "25"]
+    assert start(*argv).config.model.max_positions == 110
+
+
+@pytest.mark.parametrize("factor", ["inf", "nan", "1e+308"])
+def test_a_factor_that_is_too_large_or_no_number_is_refused(workdir, base, factor):
     argv = [*training_argv(workdir), "--init-from", base, *SCALING[:-1], factor]
-    message = rf"^model\.rope_scaling\.factor must be in \[1, 1e6\], not {factor}$"
+    message = rf"^model\.rope_scaling\.factor must be in \[1, 1e6\], not {re.escape(factor)}$"
     with pytest.raises(UserError, match=message):
         start(*argv)
 
