@@ -12,7 +12,7 @@ import math
 from dataclasses import fields
 from difflib import SequenceMatcher
 from functools import partial
-from inspect import signature
+from inspect import getattr_static, signature
 from typing import Any
 
 import torch
@@ -473,8 +473,11 @@ def check_arguments(name: str, encoding: type[PositionEncoding]) -> None:
     """Raise UserError for a hook that cannot be called with the arguments that it gets."""
     for hook in HOOKS:
         arguments = [*signature(getattr(PositionEncoding, hook)).parameters]
+        given = arguments
+        if isinstance(getattr_static(encoding, hook), staticmethod | classmethod):
+            given = arguments[1:]  # without self
         try:
-            signature(getattr(encoding, hook)).bind(*arguments)
+            signature(getattr(encoding, hook)).bind(*given)
         except TypeError:
             raise UserError(
                 f"model.position {name}: {hook} of {encoding.__name__} is called with other "

@@ -247,6 +247,15 @@ def test_a_hook_without_one_of_its_arguments_is_refused(monkeypatch):
         "def bias(self, q_positions, k_positions)")
 
 
+def test_a_hook_may_be_a_static_method(monkeypatch):
+    class Mine(PositionEncoding):
+        @staticmethod
+        def bias(q_positions, k_positions):
+            return -(q_positions[:, None] - k_positions[None, :]).abs().float()[None]
+
+    assert refusal(monkeypatch, Mine) == ""
+
+
 def test_the_arguments_of_a_hook_may_have_other_names(monkeypatch):
     class Mine(PositionEncoding):
         def embed(self, x, *rest):
