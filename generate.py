@@ -62,6 +62,7 @@ COMMANDS = """The commands:
     :help      print this
     ::TEXT     the prompt :TEXT
     :q         end, as quit, exit and Ctrl-D do"""
+COMMAND_WORDS = (":more", ":new", ":seed", ":help", ":q")
 ENDS = ("quit", "exit", ":q")  # lines that end an interactive session, as Ctrl-D does
 
 
@@ -400,16 +401,19 @@ class Session:
     def answer(self, line: str) -> None:
         """Continue a line, or obey a command. One of spaces alone does nothing.
 
+        A command may be indented, but an indented line that begins with a colon and is none, as
+        ":param x:" in Python, is a prompt.
+
         Raises UserError for an unknown command, and for a prompt that cannot be continued.
         """
         words = line.strip()
         command, _, argument = words.partition(" ")
         if not words:
             return
-        if not words.startswith(":"):
+        if not line.startswith(":") and command not in COMMAND_WORDS:
             self.begin(line)
         elif words.startswith("::"):
-            self.begin(line.lstrip()[1:])
+            self.begin(line[1:])
         elif command == ":seed":
             self.set_seed(argument)
         elif words == ":more":
@@ -418,7 +422,7 @@ class Session:
             self.forget()
         elif words == ":help":
             say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. {COMMANDS}")
-        elif command in (":more", ":new", ":help", ":q"):  # and something after it
+        elif command in COMMAND_WORDS:  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
             raise UserError(f"{command} is no command (:more, :new, :seed N, :help, :q); to "

@@ -442,6 +442,11 @@ def test_spaces_before_a_command_do_not_make_it_a_prompt(talk):
     assert talk("x", "  :more").out == talk("x", ":more").out
 
 
+def test_an_indented_line_with_a_colon_is_a_prompt(talk, expected, tokenizer):
+    text = tokenizer.decode(expected("    :param x:", max_new_tokens=5))
+    assert talk("    :param x:").out == f"    :param x:{text}\n"
+
+
 def test_a_line_of_spaces_is_no_prompt(talk):
     assert talk("   ").out == ""
 
