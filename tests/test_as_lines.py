@@ -35,6 +35,7 @@ All well?
 [2020-12-31, 21.42] Ann created the group
 about us
 [2020-12-31, 21.43] Bo: <Medien ausgeschlossen>
+[2020-12-31, 21.43] Bo: IMG-20201231-WA0001.jpg (Datei angeh\u00e4ngt)
 [2020-12-31, 21.43] Bo: <3 it's 10: 00
 [2021-01-01, 9.00 a. m.] Ann: Bye.
 """

@@ -377,11 +377,15 @@ CHAT_BEGINNING = re.compile(
     r"([:.]\d{2}(?=[^\]]{0,7}\]))?([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
 
 
+# A remark in place of an image or the like: on an iPhone after an invisible mark, U+200E, elsewhere
+# in angle brackets, or with the name that WhatsApp gives to a file.
+NO_MESSAGE = r"\u200e|<[^<>]*>$|[A-Z]{3}-\d{8}-WA\d+\.\w+ \("
+
+
 def read_chat(path: Path) -> Iterator[str]:
     """A chat of WhatsApp: the messages of each day, as NAME: TEXT.
 
-    Without those in whose place the export has a remark, as for images: on an iPhone it begins with
-    an invisible mark, U+200E, and elsewhere it stands in angle brackets.
+    Without those in whose place the export has a remark, as for images.
     """
     day = ""
     lines: list[str] = []
@@ -395,7 +399,7 @@ def read_chat(path: Path) -> Iterator[str]:
                 lines = []
             line = line[beginning.end() :]
             _, has_name, text = line.partition(": ")  # no name: a remark on the group
-            is_kept = has_name != "" and re.match(r"\u200e|<[^<>]*>$", text) is None
+            is_kept = has_name != "" and re.match(NO_MESSAGE, text) is None
         if is_kept:
             lines.append(re.sub(r"\u200e(<[^<>]*>$)?", "", line))  # <This message was edited>
     yield join_lines(lines)
