@@ -110,14 +110,9 @@ class Model:
     weights: Iterable[tuple[str, Tensor]] | None = None
     """Those of a folder, which are read one at a time. None: those of the run's checkpoints."""
 
-    @property
-    def is_imported(self) -> bool:
-        """Whether it was not trained here, so that nothing is known of its training."""
-        return "imported" in self.run.manifest
-
     def seq_len(self, context: int) -> int:
         """Return T, for windows of `context` tokens."""
-        return context if self.is_imported else self.config.data.seq_len
+        return context if self.run.is_imported else self.config.data.seq_len
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -297,7 +292,7 @@ def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
     drawn = []
     left_out = []
     for model in models:
-        if model.is_imported:
+        if model.run.is_imported:
             left_out.append(str(model.path))
         else:
             drawn.append(model.run)
@@ -425,7 +420,7 @@ def choose_context(model: Model) -> int:
     Of a model from elsewhere this length is not known. A note says which one is taken instead.
     """
     length = model.config.data.seq_len
-    if not model.is_imported:
+    if not model.run.is_imported:
         return length
     # The import has set seq_len to the number of positions of the model.
     context = min(length, MOST_IMPORTED_CONTEXT)
@@ -491,7 +486,7 @@ def run_row(model: Model, points: list[dict[str, Any]], best: dict[str, Any]) ->
     bits = show(best.get("val/bpb"))
     if best:
         bits += " " if "val/eos_share" in best else "*"
-    rate = "-" if model.is_imported else f"{config.optim.lr:g}"
+    rate = "-" if model.run.is_imported else f"{config.optim.lr:g}"
     return [run.path.name, label_run_text(run, config), config.model.position,
             count_parameters(config), rate, show_steps(run, config, points), bits,
             show(best.get("val/loss")), f"{run.created:%Y-%m-%d %H:%M}"]

@@ -484,7 +484,7 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) ->
         step = run.checkpoints.saved_step(step)
         if step == 0:  # before the first validation, the best weights are the last
             step = run.checkpoints.saved_step("last")
-    return step * config.train.batch_size * config.data.seq_len
+    return step * config.step_tokens
 
 
 def measure(
@@ -522,7 +522,7 @@ def measure_text(
     """
     run = trained.run
     config = trained.config
-    if "imported" in run.manifest:
+    if run.is_imported:
         training: dict[str, Any] = {"config": {"model": dataclasses.asdict(config.model)}}
     else:
         training = describe_training(run, config, checkpoint)
