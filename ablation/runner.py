@@ -116,10 +116,9 @@ def open_plan(command: Command) -> Plan:
     data = find_or_prepare(config.data)
     measure.check_length(data.manifest["val"]["tokens"], config.data.seq_len,
                          "the text held out for validation")
-    step_tokens = config.train.batch_size * config.data.seq_len
-    steps = plan_steps(command.tier, step_tokens)
-    check_trainable(command, steps, step_tokens)
-    wanted = list_fixed_fields(command, data, steps, step_tokens)
+    steps = plan_steps(command.tier, config.step_tokens)
+    check_trainable(command, steps)
+    wanted = list_fixed_fields(command, data, steps)
     if command.beside:
         check_beside(command, command.beside, wanted)
     if (path / "plan.json").exists():
@@ -156,9 +155,7 @@ def list_diverged(beside: Plan, seeds: list[int]) -> list[str]:
     return [name for name in beside.diverged or [] if name in planned]
 
 
-def list_fixed_fields(
-    command: Command, data: Prepared, steps: Steps, step_tokens: int
-) -> dict[str, Any]:
+def list_fixed_fields(command: Command, data: Prepared, steps: Steps) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
     They must be equal when a study goes on, except that seeds can be added.
@@ -174,7 +171,7 @@ def list_fixed_fields(
         "seeds": [*range(command.tier.seeds)],
         "baseline": command.baseline,
         "seq_len": command.config.data.seq_len,
-        "step_tokens": step_tokens,
+        "step_tokens": command.config.step_tokens,
         "config": {arm: select_decisive(arm_config)
                    for arm, arm_config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
@@ -215,13 +212,13 @@ def plan_steps(tier: Tier, step_tokens: int) -> Steps:
     return Steps(horizons=sorted(horizons), tuning=tuning_tokens // step_tokens)
 
 
-def check_trainable(command: Command, steps: Steps, step_tokens: int) -> None:
+def check_trainable(command: Command, steps: Steps) -> None:
     """Raise UserError for runs without a name of their own, a cooldown, or a step to be tuned on.
     """
-    check_distinct_names([count * step_tokens for count in steps.horizons])
+    check_distinct_names([count * command.config.step_tokens for count in steps.horizons])
     for arm_config in command.arm_configs.values():
         check_cooldown(arm_config, steps)
-    check_tuning_length(command, steps, step_tokens)
+    check_tuning_length(command, steps)
 
 
 def check_distinct_names(horizons: list[int]) -> None:
@@ -233,14 +230,14 @@ def check_distinct_names(horizons: list[int]) -> None:
                             f"{name}: choose --tokens that differ more")
 
 
-def check_tuning_length(command: Command, steps: Steps, step_tokens: int) -> None:
+def check_tuning_length(command: Command, steps: Steps) -> None:
     """Raise UserError if a rate is to be tuned, although its runs are shorter than a step."""
     tier = command.tier
     has_own_rates = all("optim.lr" in command.overlays[arm] for arm in command.new_arms)
     if steps.tuning == 0 and tier.grid and not has_own_rates:
         raise UserError(f"rates are tuned on {tier.tuning_tokens:,} tokens, which are less than a "
-                        f"step of {step_tokens:,}: choose a smaller train.batch_size or "
-                        "data.seq_len, or --no-tuning")
+                        f"step of {command.config.step_tokens:,}: choose a smaller "
+                        "train.batch_size or data.seq_len, or --no-tuning")
 
 
 def check_cooldown(config: Config, steps: Steps) -> None:
