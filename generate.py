@@ -35,13 +35,8 @@ with importing(__name__):
     from data.readers import decode, reading
     from formats.chat import Chat, chat_template, encode_chat, read_chat
     from gyre.compiled import make_decoding_step
-    from gyre.compute import (
-        DTYPE_NAMES,
-        InferenceDtype,
-        format_rate,
-        int8_rates,
-        keep_freed_memory,
-    )
+    from gyre.compute import DTYPE_NAMES, InferenceDtype, int8_rates, keep_freed_memory
+    from gyre.estimate import format_rate
     from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
     from gyre.parser import Parser, RunOptions
     from gyre.rundir import RunDir, is_foreign

@@ -43,13 +43,8 @@ from errors import UserError, find_script, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure
 from gyre.code import hash_encoding
-from gyre.compute import (
-    describe_load,
-    estimate_seconds,
-    format_estimate,
-    matmul_rates,
-    resolve_device,
-)
+from gyre.compute import matmul_rates, resolve_device
+from gyre.estimate import describe_load, estimate_seconds, format_estimate
 from gyre.options import Config, changed_options, make_config
 from gyre.rundir import git_revision
 from model import kernels

@@ -7,7 +7,7 @@ import torch
 
 from data.dataset import Prepared
 from errors import busy_load, note_backslash_n, place_scripts, say
-from gyre.compute import describe_load, format_estimate
+from gyre.estimate import describe_load, format_estimate
 from gyre.fit import FITTED_TO_STEPS
 from gyre.memory import count_shards
 from gyre.optim import OptimConfig, lr_factor

@@ -12,13 +12,12 @@ from gyre.build import build
 from gyre.compute import (
     DTYPE_NAMES,
     Compute,
-    estimate_seconds,
     matmul_rates,
     memory_of,
     resolve_compile,
     resolve_dtype,
-    training_flops,
 )
+from gyre.estimate import estimate_seconds, training_flops
 from gyre.memory import check_fits, count_least_bytes, count_rows, count_shards
 from gyre.options import Config, make_config
 from gyre.parallel import World

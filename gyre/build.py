@@ -9,7 +9,7 @@ import torch
 
 from errors import UserError, find_script, say
 from gyre.checkpoint import STATES, WEIGHTS, check_shapes, read_safetensors, weight_shapes
-from gyre.compute import training_flops
+from gyre.estimate import training_flops
 from gyre.gradient_graphs import MOST_FLOPS, GradientGraphs
 from gyre.memory import count_rows, count_shards
 from gyre.optim import Optimizers, lr_factor

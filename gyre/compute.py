@@ -24,8 +24,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from errors import UserError, busy_load
+from errors import UserError
 from files import first_line
+from gyre.estimate import format_rate
 from model import kernels
 from model.config import ModelConfig
 from model.int8 import Int8Linear
@@ -164,10 +165,11 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# Approximate FLOPs of one measured call, which a slow processor, too, does in a fraction of a
-# second. So large matrices are multiplied with few tokens, but not with fewer than a least number.
-MEASURED_FLOPS = 3e9  # a product and its gradients
-MEASURED_INT8_FLOPS = 1e8  # a product in int8
+# At most about so many FLOPs are in one measured call: a slow processor, too, does them in a
+# fraction of a second. The larger a matrix is, the fewer tokens it is multiplied with.
+MEASURED_FLOPS = 3e9  # of a product and its gradients
+LEAST_TOKENS = 16  # of a product and its gradients, however large the matrix is
+MEASURED_INT8_FLOPS = 1e8  # of a product in int8
 
 
 def matmul_rates(
@@ -182,7 +184,7 @@ def matmul_rates(
     """
     inputs = model.dim
     outputs = model.hidden_dim
-    quick_tokens = max(16, round(MEASURED_FLOPS / (6 * inputs * outputs)))
+    quick_tokens = max(LEAST_TOKENS, round(MEASURED_FLOPS / (6 * inputs * outputs)))
     tokens = min(tokens, 2048, quick_tokens)
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
 
@@ -286,55 +288,6 @@ def choose_cuda_dtype(device: torch.device, training: bool) -> tuple[torch.dtype
     return chosen, reason
 
 
-def format_rate(rate: float) -> str:
-    """Return FLOP/s in GFLOP/s as text: 1,234, or 0.056 where a processor only emulates a dtype."""
-    rate /= 1e9
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-
-
-def training_flops(model: ModelConfig, tokens: int) -> float:
-    """Return the FLOPs of training on so many tokens: 6 for every weight in a matrix product.
-
-    Attention and the encoding are left out, so that all arms of an ablation count alike.
-    """
-    return 6.0 * model.matrix_parameters * tokens
-
-
-def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
-    """Return about how long a training on so many tokens takes on a CPU.
-
-    `rate` is the measured rate of matrix products, in FLOP/s. Whole steps reach only a share of it,
-    which is smaller in narrow models. `share` is a rough fit to what was measured (docs/speed.md):
-    0.40 at width 128 (measured 0.3 to 0.5), 0.52 at 256 (0.4 to 0.5), and 0.54 at 288 (0.6 to 0.7).
-    At 288 the estimate is too long, which is the better error.
-    """
-    share = 0.75 * model.dim / (model.dim + 110)
-    return training_flops(model, tokens) / (rate * share)
-
-
-def format_estimate(seconds: float) -> str:
-    """Return a duration as text, such as "about 5 minutes"."""
-    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 1.5 * size:
-            number = seconds / size
-            return f"about {number:.0f} {unit}" if number >= 10 else f"about {number:.2g} {unit}"
-    if seconds < 1.5:
-        return "about a second"
-    return f"about {seconds:.0f} seconds"
-
-
-def describe_load() -> str:
-    """Return a remark on an estimate if other processes keep this machine busy, else "".
-
-    The measured rate does not show it: it is that of the fastest of some short products, and that
-    one ran while the other processes paused.
-    """
-    load = busy_load()
-    if not load:
-        return ""
-    return f", longer while others run here too (load {load:.0f} on {os.cpu_count()} cores)"
-
-
 # The FLOPs of a training that repay its compilation. The first compilation takes 30 to 60 s on two
 # CPU cores, and one from the cache a few seconds. Every step is then 10 to 15 % shorter in
 # bfloat16, and some 5 % in float32 (docs/speed.md). On an H200, 30 M tokens of a model of 124 M
@@ -359,10 +312,10 @@ def resolve_compile(
             return False, f"not compiled, which is not tried on {device.type}"
         if flops < REPAYING_FLOPS[device.type].get(dtype, UNKNOWN_REPAYING_FLOPS):
             return False, "not compiled, which takes longer than it saves in so short a training"
-    missing = find_missing(device)
+    missing = missing_for_compiling(device)
     if missing is not None:
         return False, f"not compiled: {missing}"
-    if device.type != "cuda":  # on CUDA, `find_missing` has looked for all that can be missing
+    if device.type != "cuda":  # there, `missing_for_compiling` has looked for all of it
         try:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
         except Exception as error:  # whatever the compiler raises, training goes on without it
@@ -371,7 +324,7 @@ def resolve_compile(
     return True, f"compiled, {reason}: the first step takes up to a minute"
 
 
-def find_missing(device: torch.device) -> str | None:
+def missing_for_compiling(device: torch.device) -> str | None:
     """Return in words what torch.compile needs for a device and does not find here, or None.
 
     torch itself takes up to ten seconds to find that out.
@@ -379,10 +332,10 @@ def find_missing(device: torch.device) -> str | None:
     if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
         return None if any(map(shutil.which, compilers)) else "no C++ compiler found"
-    return find_missing_on_cuda(device) if device.type == "cuda" else None
+    return missing_for_compiling_on_cuda(device) if device.type == "cuda" else None
 
 
-def find_missing_on_cuda(device: torch.device) -> str | None:
+def missing_for_compiling_on_cuda(device: torch.device) -> str | None:
     """Return in words what torch.compile needs for a card and does not find here, or None."""
     if torch.cuda.get_device_capability(device) < TRITON_CAPABILITY:
         return "torch.compile needs a card of capability 7.0 or more"

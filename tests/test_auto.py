@@ -17,7 +17,8 @@ import gyre.memory
 import gyre.step
 import train
 from errors import UserError
-from gyre.compute import resolve_device, training_flops
+from gyre.compute import resolve_device
+from gyre.estimate import training_flops
 from gyre.fit import Draft
 from gyre.parallel import ALONE, World
 from gyre.start import resolve

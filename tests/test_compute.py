@@ -9,7 +9,7 @@ import torch
 from builders import CPU, model_config, run_python
 
 from errors import UserError
-from gyre import compute, parallel
+from gyre import compute, estimate, parallel
 from model import kernels, shared_forms
 from model.config import ModelConfig
 
@@ -317,7 +317,7 @@ def test_measuring_onednn_leaves_the_number_of_threads():
 def test_steps_reach_more_of_the_rate_in_wide_models(width, share):
     model = ModelConfig(dim=width, n_heads=1, vocab_size=1000)
     flops = 6 * model.matrix_parameters * 5000
-    seconds = compute.estimate_seconds(model, 5000, 1e9)
+    seconds = estimate.estimate_seconds(model, 5000, 1e9)
     assert flops / 1e9 / seconds == pytest.approx(share, rel=0.002)
 
 
@@ -325,7 +325,7 @@ def test_steps_reach_more_of_the_rate_in_wide_models(width, share):
     (0.2, "about a second"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
     (300, "about 5 minutes"), (5400, "about 1.5 hours"), (200_000, "about 2.3 days")])
 def test_an_estimate_has_the_unit_that_fits(seconds, words):
-    assert compute.format_estimate(seconds) == words
+    assert estimate.format_estimate(seconds) == words
 
 
 @pytest.mark.parametrize("load, expected", [
@@ -333,7 +333,7 @@ def test_an_estimate_has_the_unit_that_fits(seconds, words):
 def test_an_estimate_of_a_busy_machine_says_so(load, expected, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    assert compute.describe_load() == expected
+    assert estimate.describe_load() == expected
 
 
 # --- compilation ----------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_without_a_compiler_nothing_is_compiled(compilers, choice, dtype, flops)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_a_gpu_auto_compiles_what_repays_it(monkeypatch, dtype):
-    monkeypatch.setattr(compute, "find_missing", lambda device: None)
+    monkeypatch.setattr(compute, "missing_for_compiling", lambda device: None)
     compiled, _ = compute.resolve_compile("auto", torch.device("cuda"), dtype, 2.1e16)
     assert compiled is True
 
