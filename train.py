@@ -95,7 +95,7 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             return Outcome(start.resumed.path)
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.trunk is not None else None
-        run, steps, bar = begin(resolved, setup, contexts)
+        run, steps, bar = begin_run(resolved, setup, contexts)
         try:
             take_steps(setup, run, steps, bar, first_save)
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
@@ -111,7 +111,7 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
         return Outcome(run.path)
 
 
-def begin(
+def begin_run(
     resolved: Resolved, setup: Setup, contexts: ExitStack
 ) -> tuple[RunDir, StepQueue, tqdm]:
     """Print what is trained, finish the first step, and open the folder of the run.

@@ -91,12 +91,14 @@ class Start:
 
     @property
     def config(self) -> Config:
-        """The configuration of the draft. A number that is still to be chosen has its limit."""
+        """The configuration that is asked for. A number that is still to be chosen (`draft.fitted`)
+        is at its limit, see gyre/fit.py."""
         return self.draft.config
 
     @property
     def source(self) -> RunDir | None:
-        """The run whose checkpoint is restored: the resumed one, or the trunk of a branch."""
+        """The run whose checkpoint is restored: the resumed one, or the trunk of a branch. None:
+        the weights are new, or those of --init-from."""
         return self.resumed if self.resumed is not None else self.trunk
 
     @property
