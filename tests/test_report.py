@@ -719,6 +719,13 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
     assert f"`rope_nope`, leads RoPE by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
 
+def test_results_md_has_that_a_layer_without_positions_gains_nothing_in_english():
+    study = Study.load(ROOT / "studies" / "nope-english")
+    last = interval(study, "rope_nope", study.horizons[-1])
+    assert f"{last} after 8.39 M, on three seeds" in words("docs/results.md")
+    assert len(study.runs("rope_nope")) == 3
+
+
 def test_results_md_has_how_few_rotating_channels_go_on(studies):
     study = studies["partial-long"]
     first, last = [interval(study, "partial_10_4e3", tokens) for tokens in study.horizons]
@@ -1106,13 +1113,13 @@ def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypa
     assert capsys.readouterr().out in page
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_the_committed_report_is_what_the_records_give(studies, name):
-    page = (ROOT / "studies" / name / "RESULTS.md").read_text(encoding="utf-8")
-    assert compose(studies[name]) == page
+@pytest.mark.parametrize("name", [*COMMITTED, "nope-english"])
+def test_the_committed_report_is_what_the_records_give(name):
+    study = Study.load(ROOT / "studies" / name)
+    assert compose(study) == (study.path / "RESULTS.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", COMMITTED)
+@pytest.mark.parametrize("name", [*COMMITTED, "nope-english"])
 def test_the_committed_report_shows_the_figures_in_its_folder(name):
     folder = ROOT / "studies" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")

@@ -142,7 +142,7 @@ WITHOUT_REPORT = ["context/c32", "context/c128", "context/c512", "interleaved-en
 @pytest.mark.parametrize("name", quick_for(WITHOUT_REPORT, [
     "bases", "causes", "context/c32", "context/c128", "context/c512", "english", "five",
     "interleaved", "interleaved-english", "interleaved-long", "length-32", "length-512",
-    "lines-apart", "lines-near", "qk",
+    "lines-apart", "lines-near", "nope-english", "qk",
     "qk-english", "qk-long", "qk-mechanism", "qk-rates", "qk-retuned", "qk-tuned", "qk-wide",
     "what-where", "what-where-english", "what-where-english-rates", "what-where-four",
     "what-where-long", "what-where-rates", "wide"]))
