@@ -114,7 +114,7 @@ def test_a_folder_is_read_in_windows_of_its_positions(tmp_path, text, capfd):
 
 def test_long_positions_are_read_in_shorter_windows(
         tmp_path, text, capfd, monkeypatch):
-    monkeypatch.setattr(evaluate, "LONGEST", 32)
+    monkeypatch.setattr(evaluate, "MOST_IMPORTED_CONTEXT", 32)
     assert measured(their_folder(tmp_path), text)["window"] == 32
     said = capfd.readouterr().err
     assert "is read in windows of 32 tokens, and its positions reach to 64: --context" in said
