@@ -221,6 +221,16 @@ def add_seeds(plan: Plan, seeds: Sequence[int], command: str) -> Plan:
         plan, seeds=[*seeds], grown_from=grown_from, command=command)
 
 
+def withdraw_seeds(plan: Plan, n_seeds: int, command: str) -> Plan:
+    """Return the plan with its first seeds only, as if the others had not been added.
+
+    `command` is the line that withdraws them.
+    """
+    grown_from = [n for n in plan.grown_from or [] if n < n_seeds]
+    return msgspec.structs.replace(
+        plan, seeds=plan.seeds[:n_seeds], grown_from=grown_from or None, command=command)
+
+
 # --- arms -----------------------------------------------------------------------------------------
 
 

@@ -186,7 +186,9 @@ def describe_growth(plan: Plan) -> str:
     in 7.1 to 9.5 % of two million simulated studies that grow once (5 to 6 seeds: 7.1 %, 3 to 6:
     8.9 %, 2 to 6: 9.5 %), and in about 12 % of those that grow twice (2, 4 and 6 seeds: 12.1 %).
     """
-    grown_from = plan.grown_from or plan.committed_grown_from
+    grown_from = plan.grown_from
+    if not grown_from:  # of the other study, only growth within the seeds of this one
+        grown_from = [n for n in plan.committed_grown_from or [] if n < len(plan.seeds)]
     if not grown_from:
         return ""
     before = ", then ".join(map(str, grown_from))

@@ -313,7 +313,13 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
 
 
 def grow_plan(command: Command, plan: Plan, seeds: list[int]) -> Plan:
-    """Return the plan with all of these seeds; as it is if they do not begin with those it has."""
+    """Return the plan with all of these seeds; as it is if they do not begin with those it has.
+
+    Seeds that were added and have no result yet are withdrawn if `seeds` ends before them, because
+    a number may have been mistyped.
+    """
+    if can_withdraw(command.path, plan, seeds):
+        return planning.withdraw_seeds(plan, len(seeds), command.line)
     more_seeds = seeds[len(plan.seeds):]
     if not more_seeds or seeds[:len(plan.seeds)] != plan.seeds:
         return plan
@@ -321,6 +327,19 @@ def grow_plan(command: Command, plan: Plan, seeds: list[int]) -> Plan:
     if command.beside:
         grown.diverged = [*(plan.diverged or []), *list_diverged(command.beside, more_seeds)]
     return grown
+
+
+def can_withdraw(path: Path, plan: Plan, seeds: list[int]) -> bool:
+    """Return whether a study at `path` can go back to these seeds, the first ones of its plan."""
+    left_out = plan.seeds[len(seeds):]
+    keeps_first_plan = plan.grown_from is not None and len(seeds) >= plan.grown_from[0]
+    if not left_out or seeds != plan.seeds[:len(seeds)] or not keeps_first_plan:
+        return False
+    trained_arms = [arm for arm in plan.arms if arm not in (plan.committed or [])]
+    names = [f"{arm}-s{seed}" for arm in trained_arms for seed in left_out]
+    has_result = [name in (plan.diverged or []) or (path / "results" / f"{name}.json").exists()
+                  for name in names]
+    return not any(has_result)
 
 
 def compare_plans(plan: Plan, wanted: dict[str, Any]) -> list[str]:
@@ -343,7 +362,8 @@ def note_changed_encodings(study: Study, seeds: list[int]) -> None:
         position = config["model"]["position"]
         before = study.code_of_encoding(arm)
         is_complete = study.runs(arm).keys() >= {*seeds}
-        if not before or is_complete or position not in POSITIONS:
+        is_committed = arm in (study.plan.committed or [])  # then it is not trained here
+        if not before or is_complete or is_committed or position not in POSITIONS:
             continue
         if hash_encoding(position) not in before:
             say(f"note: the code of model.position {position} is not that of the first seeds of "
@@ -355,13 +375,26 @@ def advise_changed_plan(command: Command, plan: Plan, changed: list[str]) -> str
     """Return what to do where a command wants something else than the plan in its folder."""
     added = [arm for arm in command.arms if arm not in plan.arms]
     keeps_arms = plan.arms.keys() <= command.arms.keys()
-    if changed == ["arms"] and keeps_arms and not command.beside:
-        words = shlex.join(["--beside", str(command.path), "--arms", ",".join(added)])
+    # Without --baseline, another baseline is one that follows from the arms.
+    given = [name for name in changed if name != "baseline" or command.options.baseline]
+    if given == ["arms"] and keeps_arms and not command.beside:
+        words = ["--beside", str(command.path), *name_arms(command, added)]
         return (f"to compare {', '.join(added)} with its records, train them beside it, in a study "
-                f"of their own: python {find_script('ablate.py')} {words}")
+                f"of their own: python {find_script('ablate.py')} {shlex.join(words)}")
     if changed == ["seeds"]:
         return f"it has {len(plan.seeds)} seeds for each arm, and loses none"
     return "choose another folder with --name"
+
+
+def name_arms(command: Command, names: list[str]) -> list[str]:
+    """Return the options of ablate.py that name these arms of a command."""
+    known = [name for name in names if name in planning.ARMS]
+    words = ["--arms", ",".join(known)] if known else []
+    for name in names:
+        if name not in planning.ARMS:
+            overlay = ",".join(f"{option}={value}" for option, value in command.arms[name].items())
+            words += ["--arm", f"{name}={overlay}"]
+    return words
 
 
 def read_ids(data: Prepared, split: str) -> np.ndarray:
@@ -686,7 +719,8 @@ def holding_interrupts() -> Iterator[None]:
     received: list[int] = []
     handlers = {}
     for number in (signal.SIGINT, signal.SIGTERM):
-        handlers[number] = signal.signal(number, lambda number, frame: received.append(number))
+        if signal.getsignal(number) != signal.SIG_IGN:  # a program in the background ignores Ctrl-C
+            handlers[number] = signal.signal(number, lambda number, frame: received.append(number))
     mask: set[int] = set()
     can_block = hasattr(signal, "pthread_sigmask")
     if can_block:  # processes inherit what is blocked

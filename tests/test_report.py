@@ -185,12 +185,21 @@ def test_a_report_says_of_which_models_it_is(pair):
             in compose(Study.load(pair)))
 
 
-def test_beside_a_study_that_was_grown_this_is_said(pair):
-    plan = read_plan(pair)
+def test_beside_a_study_that_was_grown_this_is_said(tmp_path):
+    path = make_pair(tmp_path / "of-three", seeds=3)
+    plan = read_plan(path)
+    plan.committed_grown_from = [2]
+    write_plan(path, plan)
+    assert ("The study of the committed arms was planned with 2 seeds, and grown later: if the "
+            "results of the first seeds decided that") in compose(Study.load(path))
+
+
+def test_beside_the_first_seeds_of_a_study_its_growth_does_not_matter(tmp_path):
+    path = make_pair(tmp_path / "of-three", seeds=3)
+    plan = read_plan(path)
     plan.committed_grown_from = [3]
-    write_plan(pair, plan)
-    assert ("The study of the committed arms was planned with 3 seeds, and grown later: if the "
-            "results of the first seeds decided that") in compose(Study.load(pair))
+    write_plan(path, plan)
+    assert "grown later" not in compose(Study.load(path))
 
 
 def test_a_study_of_one_encoding_is_not_called_one_of_encodings(pair):

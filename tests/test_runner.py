@@ -754,6 +754,67 @@ def test_arms_are_added_beside_a_study(workdir, finished, capsys):
             f"python {find_script('ablate.py')} --beside {finished} --arms alibi") in error
 
 
+def test_an_arm_of_ones_own_is_added_beside_a_study(workdir, finished, capsys):
+    argv = [*study_arguments(workdir), "--arms", "rope,sin", "--arm", "far=model.theta=500"]
+    error = error_lines(capsys, ablate.main, *argv)[-1]
+    assert f"--beside {finished} --arm far=model.theta=500" in error
+
+
+def make_grown(path: Path, to: int) -> plan.Plan:
+    """A study of one seed that was grown, without further records."""
+    return plan.add_seeds(plan.read_plan(make_pair(path)), range(to), "python ablate.py")
+
+
+def test_seeds_without_a_result_can_be_withdrawn(tmp_path):
+    grown = make_grown(tmp_path / "grown", to=60)
+    command = Mock(path=tmp_path / "grown", line="python ablate.py --seeds 1")
+    withdrawn = runner.grow_plan(command, grown, [0])
+    assert (withdrawn.seeds, withdrawn.grown_from) == ([0], None)
+
+
+def test_a_study_can_go_back_to_fewer_seeds_than_it_was_grown_to(tmp_path):
+    grown = make_grown(tmp_path / "grown", to=60)
+    command = Mock(path=tmp_path / "grown", line="python ablate.py --seeds 3")
+    withdrawn = runner.grow_plan(command, grown, [0, 1, 2])
+    assert (withdrawn.seeds, withdrawn.grown_from) == ([0, 1, 2], [1])
+
+
+def test_a_seed_with_a_record_is_not_withdrawn(tmp_path):
+    grown = make_grown(tmp_path / "grown", to=2)
+    results = tmp_path / "grown" / "results"
+    shutil.copy(results / "sin-s0.json", results / "sin-s1.json")
+    assert not runner.can_withdraw(tmp_path / "grown", grown, [0])
+
+
+def test_a_seed_that_diverged_is_not_withdrawn(tmp_path):
+    grown = make_grown(tmp_path / "grown", to=2)
+    grown.diverged = ["rope-s1"]
+    assert not runner.can_withdraw(tmp_path / "grown", grown, [0])
+
+
+def test_the_seeds_of_the_first_plan_are_not_withdrawn(tmp_path):
+    planned = plan.read_plan(make_pair(tmp_path / "planned", seeds=2))
+    assert not runner.can_withdraw(tmp_path / "planned", planned, [0])
+
+
+def test_a_study_that_ignores_ctrl_c_goes_on():
+    """As one that a script has started in the background."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with runner.holding_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def test_committed_arms_may_have_another_encoding(made_up, capsys):
+    change(made_up, "rope-s0", encoding_sha256="of other code")
+    study = Study.load(made_up)
+    study.plan.committed = ["rope"]
+    runner.note_changed_encodings(study, seeds=[0, 1])
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_sigterm_wait_for_the_end_of_a_start(number):
     reached_the_end = False
