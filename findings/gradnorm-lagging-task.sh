@@ -34,7 +34,7 @@ def losses_at(step, parameter):
 
 
 def by_the_paper(alpha, sign):
-    """The weights of the two losses by GradNorm, with targets of mean norm * ratio^(sign * alpha)."""
+    """The weights by GradNorm, with targets of mean norm * ratio^(sign * alpha)."""
     weights = torch.ones(2)
     for step in range(N_STEPS):
         ratios = torch.tensor([1.0, 1.0 if step == 0 else 0.2])
