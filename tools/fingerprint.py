@@ -156,7 +156,8 @@ def study(folder: Path, checkout: Path) -> dict[str, str]:
     for file in sorted((path / "results").iterdir()):
         record = json.loads(file.read_text(encoding="utf-8"))
         numbers = {key: value for key, value in record.items()
-                   if key not in ("run", "sha256", "trained_by", "machine", "config")}
+                   if key not in ("run", "sha256", "encoding_sha256", "trained_by", "machine",
+                                  "config")}
         hashes[file.name] = hash_text(json.dumps(numbers, sort_keys=True))
     return hashes
 
