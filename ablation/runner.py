@@ -150,6 +150,14 @@ def list_diverged(beside: Plan, seeds: list[int]) -> list[str]:
     return [name for name in beside.diverged or [] if name in planned]
 
 
+def add_diverged(plan: Plan, names: list[str]) -> None:
+    """Add to the plan those of these names of diverged runs that it does not have."""
+    before = plan.diverged or []
+    added = [name for name in names if name not in before]
+    if added:
+        plan.diverged = [*before, *added]
+
+
 def list_fixed_fields(command: Command, data: Prepared, steps: Steps) -> dict[str, Any]:
     """Return the fields of the plan that the command and the text decide.
 
@@ -303,6 +311,7 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
                         f"{', '.join(changed)}): {advise_changed_plan(command, plan, changed)}")
     if command.beside:
         plan.committed_grown_from = command.beside.grown_from
+        add_diverged(plan, list_diverged(command.beside, plan.seeds))
     study = Study.load(path)  # refuses records that do not belong together, before more work
     note_changed_encodings(study, plan.seeds)
     added = ""
@@ -323,10 +332,7 @@ def grow_plan(command: Command, plan: Plan, seeds: list[int]) -> Plan:
     more_seeds = seeds[len(plan.seeds):]
     if not more_seeds or seeds[:len(plan.seeds)] != plan.seeds:
         return plan
-    grown = planning.add_seeds(plan, seeds, command.line)
-    if command.beside:
-        grown.diverged = [*(plan.diverged or []), *list_diverged(command.beside, more_seeds)]
-    return grown
+    return planning.add_seeds(plan, seeds, command.line)
 
 
 def can_withdraw(path: Path, plan: Plan, seeds: list[int]) -> bool:

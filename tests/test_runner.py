@@ -573,6 +573,19 @@ def test_beside_a_study_diverged_runs_of_added_seeds_are_taken_over(
     assert plan.read_plan(tmp_path / "beside-copied").diverged == ["sin-s0", "sin-s1"]
 
 
+def test_beside_a_study_later_diverged_runs_are_taken_over(
+    workdir, copied_study, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    argv = beside_arguments(workdir, copied_study, tmp_path)
+    assert exit_code(ablate.main, *argv) == 130
+    for _ in range(2):
+        stored = read_sealed(copied_study / "plan.json", "")
+        write_sealed(copied_study / "plan.json", stored | {"diverged": ["rope-s0", "rope-s9"]})
+        assert exit_code(ablate.main, *argv) == 130
+        assert plan.read_plan(tmp_path / "beside-copied").diverged == ["rope-s0"]
+
+
 def test_a_study_does_not_lose_seeds(workdir, grown, capsys):
     argv = study_arguments(workdir, "--seeds", "1", "--log.runs", str(grown.parent))
     error = error_lines(capsys, ablate.main, *argv)[-1]
