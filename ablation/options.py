@@ -116,6 +116,15 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     config = make_config(*layers)
     check_runs_folder(config.log.runs)
+    path = choose_path(options, config, files)
+    compiled = find_planned_compile(path) if files else None
+    if compiled is None or compiled == config.train.compile or "train.compile" in options.given:
+        note_switched_off(options, files, file_layers, tier)
+    else:
+        say(f"note: {path / 'plan.json'} has train.compile {compiled}, and so has what is trained "
+            f"now, whatever the tier and {' and '.join(files)} say")
+        layers.append({"train": {"compile": compiled}})
+        config = make_config(*layers)
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
     check_overridden(options.given, overlays)
@@ -132,7 +141,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
         line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
         overlays=overlays, baseline=planning.choose_baseline(baseline, arms), config=config,
         arm_configs=arm_configs, shared=share_options(config, layers),
-        path=choose_path(options, config, files), beside=beside,
+        path=path, beside=beside,
     )
 
 
@@ -152,6 +161,33 @@ def note_overridden(
     if overridden:
         say(f"note: --tier {options.tier} has {', '.join(overridden)}, whatever "
             f"{' and '.join(options.config)} says: the command line overrides it")
+
+
+def find_planned_compile(path: Path) -> bool | None:
+    """Return the train.compile of the study at `path`; None if there is none, or if its arms differ
+    in it.
+
+    A study goes on as it began, although ablation.yaml said false once, and copies of it still do.
+    """
+    if not (path / "plan.json").is_file():
+        return None
+    configs = planning.read_plan(path).config.values()
+    values = {config.get("train", {}).get("compile") for config in configs}
+    if len(values) != 1:
+        return None
+    return values.pop()
+
+
+def note_switched_off(
+    options: Namespace, files: Sequence[str], file_layers: Sequence[Mapping[str, Any]], tier: Tier
+) -> None:
+    """Print a note if a file has another value than the default of the tier, which it overrides."""
+    for name, default in flatten(tier.defaults):
+        for file, layer in zip(files, file_layers, strict=True):
+            value = dict(flatten(layer)).get(name, default)
+            if value != default and name not in options.given:
+                say(f"note: {file} has {name} {value}, where --tier {options.tier} has {default}: "
+                    "take it out of the file, unless you want it so")
 
 
 def share_options(config: Config, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

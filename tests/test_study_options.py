@@ -3,12 +3,17 @@
 import pytest
 import torch
 from builders import ROOT, error_lines
-from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
+from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
+    N_WORDS,
+    make_plan,
+    study_arguments,
+    tiny_tier,
+)
 
 import ablate
 from ablation import runner
 from ablation.options import resolve, to_words
-from ablation.plan import Steps
+from ablation.plan import Steps, write_plan
 from errors import UserError
 from gyre.options import make_config
 
@@ -206,6 +211,43 @@ def with_file(tmp_path, text, *argv):
 def test_a_file_wins_over_the_default_of_a_tier(tmp_path):
     assert resolve(["--tier", "quick"]).config.train.compile is True
     command = with_file(tmp_path, "  compile: false\n", "--tier", "quick")
+    assert command.config.train.compile is False
+
+
+def test_a_file_that_switches_off_a_default_of_the_tier_is_noted(tmp_path, capsys):
+    with_file(tmp_path, "  compile: false\n", "--tier", "quick")
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note == (f"note: {tmp_path / 'mine.yaml'} has train.compile False, where --tier quick "
+                    "has True: take it out of the file, unless you want it so")
+    with_file(tmp_path, "  compile: true\n", "--tier", "quick")
+    with_file(tmp_path, "  compile: false\n", "--tier", "quick", "--train.compile", "false")
+    assert capsys.readouterr().err == ""
+
+
+def planned(tmp_path, compiled: bool) -> list[str]:
+    """The options that name a study whose plan has this train.compile."""
+    config = {arm: {"train": {"compile": compiled}} for arm in ("rope", "sin")}
+    (tmp_path / "old").mkdir()
+    write_plan(tmp_path / "old", make_plan(config=config))
+    return ["--tier", "quick", "--log.runs", str(tmp_path), "--name", "old"]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_study_goes_on_compiled_as_it_began(tmp_path, capsys, compiled):
+    """Whatever a file says: a copy of an older ablation.yaml says false."""
+    text = f"  compile: {str(not compiled).lower()}\n"
+    command = with_file(tmp_path, text, *planned(tmp_path, compiled))
+    assert command.config.train.compile is compiled
+    assert command.arm_configs["rope"].train.compile is compiled
+    assert command.shared["train.compile"] is compiled
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note == (f"note: {tmp_path / 'old' / 'plan.json'} has train.compile {compiled}, and so "
+                    f"has what is trained now, whatever the tier and {tmp_path / 'mine.yaml'} say")
+
+
+def test_the_command_line_can_ask_for_what_a_plan_does_not_have(tmp_path):
+    """It is refused then, as any other plan."""
+    command = with_file(tmp_path, "", *planned(tmp_path, True), "--train.compile", "false")
     assert command.config.train.compile is False
 
 
