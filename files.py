@@ -238,6 +238,6 @@ def remove(path: Path) -> None:
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type if it has none."""
     line = str(error).partition("\n")[0]
-    if line == "":
+    if line in ("", "None"):
         return type(error).__name__
     return line

@@ -24,6 +24,13 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.parametrize("error, line", [
+    (ValueError("one\ntwo"), "one"), (AssertionError(), "AssertionError"),
+    (KeyError(None), "KeyError")])
+def test_an_exception_without_a_text_is_called_by_its_type(error, line):
+    assert files.first_line(error) == line
+
+
 def test_removing_a_link_leaves_the_folder_that_it_leads_to(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
