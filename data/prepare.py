@@ -44,6 +44,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+class TextTooSmallError(UserError):
+    """A text has too few different pieces for data.vocab_size."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Which spans of a text are for training, and which for validation.
@@ -131,7 +135,8 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train the tokenizer on the text in the spans `train` of `file`, and write it into `folder`.
 
-    Raises UserError if the text is too small for data.vocab_size, unless the vocabulary is fitted.
+    Raises TextTooSmallError if the text is too small for data.vocab_size, unless the vocabulary is
+    fitted.
     """
     def learn(vocab_size: int) -> Tokenizer:
         texts = (block for _, block in read_blocks(file, train, "sampling text", BLOCK))
@@ -154,9 +159,8 @@ def train_tokenizer(
         if n_tokens < config.seq_len:
             problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
                             f"{error.most} pieces the training split has {n_tokens}")
-        raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, such as --data.vocab_size "
-                        f"{error.most}, or let train.py choose them: --data.vocab_size auto "
-                        "--data.seq_len auto") from None
+        raise TextTooSmallError(f"{'; '.join(problems)}. Choose smaller numbers, such as "
+                                f"--data.vocab_size {error.most}") from None
 
 
 def suitable_vocabulary(n_bytes: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import torch
 
 from data.dataset import Prepared, explain_change, find_data_of, find_or_prepare, has_changed
+from data.prepare import TextTooSmallError
 from data.sources import DataConfig
 from errors import UserError, say
 from gyre.build import build
@@ -95,8 +96,12 @@ def prepare_data(start: Start, world: World) -> Prepared:
             data_config = replace(data_config, prepared=start.config.data.prepared)
         return find_same_text(start.source, data_config, world)
     fitted = start.draft.fitted
-    return find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
-                           fit_val_fraction="data.val_fraction" in fitted)
+    try:
+        return find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
+                               fit_val_fraction="data.val_fraction" in fitted)
+    except TextTooSmallError as error:  # ablate.py does not choose them
+        raise UserError(f"{error}, or let train.py choose them: --data.vocab_size auto "
+                        "--data.seq_len auto") from None
 
 
 def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared:

@@ -25,6 +25,16 @@ from gyre.start import resolve
 from gyre.yaml_files import read_config
 from model import kernels
 
+
+def test_for_a_text_too_small_for_its_vocabulary_train_offers_to_choose(tmp_path):
+    """ablate.py, which does not choose, does not offer it."""
+    (tmp_path / "text.txt").write_text("x" * 500, encoding="utf-8")
+    start = resolve(tiny_argv(tmp_path, "--data.vocab_size", "5000"), "")
+    offer = "or let train.py choose them: --data.vocab_size auto --data.seq_len auto$"
+    with pytest.raises(UserError, match=offer):
+        gyre.auto.prepare_data(start, ALONE)
+
+
 # --- device, dtype and compilation ----------------------------------------------------------------
 
 

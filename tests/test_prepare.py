@@ -389,7 +389,7 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     ([""], "no text"),
     (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of data.seq_len "
             "256 tokens, because with 260 pieces the training split has 0. Choose "
-            "smaller numbers, such as --data.vocab_size 260, or let train.py choose them")])
+            "smaller numbers, such as --data.vocab_size 260$")])
 def test_a_text_too_short_for_its_pieces_and_rows_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
         prepare_documents(tmp_path, documents, vocab_size=265)
