@@ -55,6 +55,22 @@ class ModuleCode:
     modules: dict[str, str] = field(default_factory=dict)
     """Full names of imported modules."""
 
+    def add_import(self, node: ast.Import) -> None:
+        """Add the modules of a line such as `import model.rope as rope`."""
+        for alias in node.names:
+            if alias.asname is not None:
+                self.modules[alias.asname] = alias.name
+            else:  # `import model.rope` binds `model`
+                first = alias.name.partition(".")[0]
+                self.modules[first] = first
+
+    def add_assignment(self, node: ast.Assign | ast.AnnAssign) -> None:
+        """Add the variables that a line sets."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                self.definitions[target.id] = node
+
 
 @functools.cache
 def read_module(name: str) -> ModuleCode:
@@ -63,9 +79,7 @@ def read_module(name: str) -> ModuleCode:
     package = getattr(sys.modules.get(name), "__package__", None) or ""
     for node in ast.parse(read_text(name)).body:
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                bound = alias.asname or alias.name.partition(".")[0]
-                code.modules[bound] = alias.name if alias.asname else bound
+            code.add_import(node)
         elif isinstance(node, ast.ImportFrom):
             origin = find_origin(node, package)
             for alias in node.names:
@@ -73,10 +87,7 @@ def read_module(name: str) -> ModuleCode:
         elif isinstance(node, ast.ClassDef | ast.FunctionDef):
             code.definitions[node.name] = WhatCounts().visit(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    code.definitions[target.id] = node
+            code.add_assignment(node)
     return code
 
 
