@@ -22,6 +22,15 @@ from model.config import ModelConfig
 from model.transformer import Transformer
 
 
+def set_timeout(group: dist.ProcessGroup, seconds: float) -> None:
+    """Give a group its timeout: publicly from torch 2.14 on, which warns of the private name."""
+    set_publicly = getattr(dist, "set_timeout", None)
+    if set_publicly is None:
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+    else:
+        set_publicly(timedelta(seconds=seconds), group)
+
+
 class Sharded(Replicated):
     """Every rank has a part of the model, of which FSDP2 gathers one block at a time."""
 
@@ -36,8 +45,7 @@ class Sharded(Replicated):
             names = ("shard",)
         self.mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
         for name in names:  # else their groups have torch's own timeout
-            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
-                                                  self.mesh.get_group(name))
+            set_timeout(self.mesh.get_group(name), world.timeout)
 
     def build_model(self, config: ModelConfig, compiled: bool) -> tuple[Transformer, nn.Module]:
         """Shard each block, and then the rest of the model, before any weight takes memory.

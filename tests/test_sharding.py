@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,7 @@ from gyre.checkpoint import STATES, write_tensors
 from gyre.optim import Optimizers
 from gyre.parallel import Replicated, World, copy_weights
 from gyre.rundir import RunDir
-from gyre.sharding import Sharded
+from gyre.sharding import Sharded, set_timeout
 from gyre.signals import StopSignal
 from gyre.step import Setup, token_losses, train_step
 from model.generation import generate
@@ -358,3 +359,18 @@ def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):
         monkeypatch.setenv("RANK", str(rank))
         write_tensors(tmp_path, {str(rank): {"a": torch.ones(3)}}, World.from_env("cpu"))
     assert [file.name for file in tmp_path.iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+def test_a_timeout_is_set_by_the_public_name_if_there_is_one(monkeypatch, is_public):
+    calls = []
+    monkeypatch.setattr(dist.distributed_c10d, "_set_pg_timeout",
+                        lambda *values: calls.append(("private", *values)))
+    if is_public:
+        monkeypatch.setattr(dist, "set_timeout",
+                            lambda *values: calls.append(("public", *values)), raising=False)
+    else:
+        monkeypatch.delattr(dist, "set_timeout", raising=False)
+    set_timeout("the group", 90)
+    name = "public" if is_public else "private"
+    assert calls == [(name, timedelta(seconds=90), "the group")]
