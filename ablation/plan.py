@@ -207,7 +207,10 @@ def write_plan(path: Path, plan: Plan) -> None:
     """Write the plan of the study at `path`. Fields of older versions stay in the file."""
     file = path / "plan.json"
     stored = read_sealed(file, ADVICE) if file.exists() else {}
-    write_sealed(file, stored | msgspec.to_builtins(plan))
+    # Only these: the file leaves out fields with their default, such as seeds that were withdrawn.
+    older = {name: value for name, value in stored.items()
+             if name not in Plan.__struct_fields__}
+    write_sealed(file, older | msgspec.to_builtins(plan))
 
 
 def add_seeds(plan: Plan, seeds: Sequence[int], command: str) -> Plan:

@@ -785,6 +785,14 @@ def test_seeds_without_a_result_can_be_withdrawn(tmp_path):
     assert (withdrawn.seeds, withdrawn.grown_from) == ([0], None)
 
 
+def test_withdrawn_seeds_leave_nothing_in_the_file(tmp_path):
+    grown = make_grown(tmp_path / "grown", to=60)
+    plan.write_plan(tmp_path / "grown", grown)
+    command = Mock(path=tmp_path / "grown", line="python ablate.py --seeds 1")
+    plan.write_plan(tmp_path / "grown", runner.grow_plan(command, grown, [0]))
+    assert plan.read_plan(tmp_path / "grown").grown_from is None
+
+
 def test_a_study_can_go_back_to_fewer_seeds_than_it_was_grown_to(tmp_path):
     grown = make_grown(tmp_path / "grown", to=60)
     command = Mock(path=tmp_path / "grown", line="python ablate.py --seeds 3")
