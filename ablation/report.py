@@ -16,16 +16,18 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-import yaml
+from errors import UserError, importing, report_errors
 
-from ablation import plots, stats
-from ablation.plan import Plan, best_rate, tuning_losses
-from ablation.study import USED, Study
-from errors import UserError, report_errors
-from files import write_file
-from gyre.measure import in_lengths
-from gyre.wandb_log import LogConfig, log_report
+with importing(__name__):
+    import msgspec
+    import yaml
+
+    from ablation import plots, stats
+    from ablation.plan import Plan, best_rate, tuning_losses
+    from ablation.study import USED, Study
+    from files import write_file
+    from gyre.measure import in_lengths
+    from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
 UNCERTAIN = " †"
@@ -127,7 +129,7 @@ def describe(study: Study) -> dict[str, str]:
         "targets": f"{targets:,}",
         "seq_len": str(plan.seq_len),
         "text_errors": ", ".join(errors) if errors else UNDEFINED,
-        "folder": f"{study.path.parent.name}/{study.path.name}",
+        "folder": "/".join(study.path.resolve().parts[-2:]),
     }
 
 
