@@ -17,7 +17,7 @@ from errors import Range, UserError, say
 from gyre.compute import resolve_device
 from gyre.options import Config, flatten, make_config
 from gyre.parser import Parser
-from gyre.rundir import RunDir, check_runs_folder
+from gyre.rundir import check_name, check_runs_folder
 from gyre.yaml_files import read_yaml
 
 # Options that the study sets for each run. Setting them for all is refused.
@@ -214,13 +214,11 @@ def choose_path(options: Namespace, config: Config, files: list[str]) -> Path:
     """Return the folder of the study. UserError for a bad name."""
     name = config.name
     if not name:
-        name = f"beside-{Path(options.beside).name}" if options.beside else Path(files[-1]).stem
+        name = Path(files[-1]).stem if files else f"beside-{Path(options.beside).resolve().name}"
         if options.tier != "quick":
             name = f"{name}-{options.tier}"
-    path = Path(config.log.runs) / name
-    if not path.exists():
-        RunDir.new_path(config.log.runs, name)  # refuses a bad name
-    return path
+    check_name(name)
+    return Path(config.log.runs) / name
 
 
 def read_overlay(overlay: Overlay) -> dict[str, Any]:
@@ -302,6 +300,10 @@ def check_study(
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")
+    for file in base.data.files or ():
+        if Path(file).exists() and not (Path(file).is_file() or Path(file).is_dir()):
+            raise UserError(f"data.files {file} can be read once, and a study reads its text "
+                            "several times: write it to a file")
     if base.train.dtype == "auto":
         raise UserError("train.dtype auto could be another for each run: say float32 or bfloat16")
     for arm, config in arms.items():

@@ -114,6 +114,15 @@ def check_runs_folder(runs: str | Path) -> None:
                         "with --log.runs")
 
 
+def check_name(name: str) -> None:
+    """Raise UserError for what cannot be the name of a run, or of a study."""
+    is_valid = re.match(r"\w", name) and all(map(may_be_in_name, name))
+    if not is_valid or name == "wandb":
+        raise UserError(f"run name {name!r} must begin with a letter, a digit or _, and have only "
+                        "these and . = + - behind it (and not be 'wandb', which holds wandb's "
+                        "files): choose another name")
+
+
 def newest_run(runs: Path) -> Path:
     """Return the folder of the newest run that has weights. Raises UserError if there is none.
 
@@ -378,11 +387,7 @@ class RunDir:
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
         """Return where a run of this name will be. UserError if the name is invalid or taken."""
-        is_valid = re.match(r"\w", name) and all(map(may_be_in_name, name))
-        if not is_valid or name == "wandb":
-            raise UserError(f"run name {name!r} must begin with a letter, a digit or _, and have "
-                            "only these and . = + - behind it (and not be 'wandb', which holds "
-                            "wandb's files): choose another name")
+        check_name(name)
         path = Path(runs) / name
         if path.exists():
             raise UserError(f"{path} already exists: continue it with --resume "

@@ -46,6 +46,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "25k", "--optim.warmup_steps", "7"], "a run of 9 steps has 2 of cooldown"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--log.runs", __file__], f"because {__file__} is no folder: choose another folder with"),
+    (["--data.files", "/dev/null"], "data.files /dev/null can be read once, and a study reads"),
     (["--jobs", "0"], "error: jobs must be at least 1"),
     (["--beside", "nowhere"], "nowhere is not a study: it has no plan.json"),
     (["--jobs", "2", "--scheduler", "tcp://far:8786"], "--jobs has no effect with --scheduler"),
@@ -61,6 +62,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--tokens", "16M,16385k"], "runs of 16,777,216 and of 16,778,240 tokens would both be called "
                                  "16M: choose --tokens that differ more"),
     (["--name", "a/b"], "run name 'a/b' must begin with a letter, a digit or _"),
+    (["--name", "."], "run name '.' must begin with a letter, a digit or _"),
     (["--model.position", "alibi"], "--model.position has no effect: each arm sets it. Leave it"),
     (["--config", "tiny.yaml"], "train.steps in tiny.yaml has no effect: the study sets it for "
                                 "each run. Take it out of a copy of that file"),
