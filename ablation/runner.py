@@ -491,7 +491,7 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     elif result is None:  # a run of a RecordJob diverged
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job.name} diverged, and is left out")
-        plan.diverged = [*(plan.diverged or []), job.name]
+        add_diverged(plan, [job.name])
     else:  # the record of a RecordJob
         write_sealed(command.path / "results" / f"{job.name}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once

@@ -1,7 +1,8 @@
 """Learn the pieces of a tokenizer from a text: sentencepiece BPE with byte fallback.
 
-Every vocabulary of 260 pieces or more fits every text. If a text has more characters than there is
-room for, the rarest ones get no piece of their own, and are spelt as bytes.
+Every text fits a vocabulary of 260 pieces, and a larger one if it has enough different pieces. If a
+text has more characters than there is room for, the rarest ones get no piece of their own, and are
+spelt as bytes.
 """
 
 import io

@@ -106,7 +106,8 @@ class Notes:
     no_text: NoText | None = None
     """Why the first of these was left out."""
     sizes: ColumnSizes = field(default_factory=ColumnSizes)
-    """Those of tables of which all columns are read (not .parquet)."""
+    """Those of the columns that were read: all of a table's, but in .parquet and data sets of the
+    Hub only the chosen ones."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Unknown suffixes, each with the first file."""
     in_plain: dict[str, list[str]] = field(default_factory=dict)
