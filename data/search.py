@@ -135,7 +135,7 @@ def suggest_source(pattern: str) -> str:
         several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
         return f": did you mean {several}?"
     hint = suggest_file(pattern)
-    if re.fullmatch(r"[\w-]+/[\w-]+", pattern) and not os.path.exists(Path(pattern).parent):
+    if re.fullmatch(r"[\w-]+/[\w-]+(\.\d[\w-]*)*", pattern) and not os.path.exists(Path(pattern).parent):
         hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
     return hint
 
@@ -248,7 +248,7 @@ class Search:
         if self.damage is None:
             self.damage = error
         size = sum(map(os.path.getsize, self.paths))
-        lost = sum(map(os.path.getsize, {*self.damaged, *self.not_utf8}))
+        lost = sum(map(os.path.getsize, self.damaged))
         if self.n_files == 1 or 2 * lost >= size:
             raise error
         raise LeftOut(str(error))
@@ -282,7 +282,8 @@ class Search:
             if paths[0].lower().endswith(kind) and begins_as_text(paths[0]):
                 spellings = Counter(path[-len(kind):] for path in paths)
                 ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
-                return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{suffix}")
+                return suffix, os.path.join(glob.escape(self.pattern), "**",
+                                            f"*{glob.escape(suffix)}")
         return None
 
     def unknown_kinds(self) -> list[tuple[str, list[str]]]:

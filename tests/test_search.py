@@ -222,6 +222,14 @@ def test_a_damaged_file_that_is_most_of_a_folder_is_an_error(tmp_path):
         copied(tmp_path)
 
 
+@pytest.mark.parametrize("utf_16, damaged", [("a.txt", "b.jsonl"), ("b.txt", "a.jsonl")])
+def test_files_that_are_not_utf8_are_not_counted_as_damage(tmp_path, utf_16, damaged):
+    write(tmp_path / utf_16, ("text" * 400).encode("utf-16"))
+    write(tmp_path / damaged, BAD_LINE)
+    write(tmp_path / "c.txt", "text")
+    assert copied(tmp_path) == "text"
+
+
 def test_what_this_machine_lacks_is_no_damage():
     error = UserError("b.parquet cannot be read")
     error.__cause__ = ImportError("libarrow.so: cannot open shared object file")
@@ -373,6 +381,13 @@ def test_the_log_of_latex_beside_its_text_is_left_out(tmp_path, capsys):
     assert read(tmp_path) == ["Monday", "text"]
     assert notes(capsys) == [
         f"{tmp_path}: 2 files of 3 are read: 1 .log, 1 .tex (left out: 1 .log)"]
+
+
+def test_the_glob_of_an_unknown_suffix_escapes_brackets(tmp_path):
+    write(tmp_path / "a.foo[1]", "text")
+    with pytest.raises(UserError) as error:
+        read(tmp_path)
+    assert str(error.value).endswith(f"--data.files '{tmp_path}/**/*.foo[[]1]'")
 
 
 def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
