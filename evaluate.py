@@ -39,7 +39,7 @@ with importing(__name__):
 
     from data.dataset import label_text
     from data.search import resolve_files
-    from data.sources import SOURCES, DataConfig, check_column
+    from data.sources import SOURCES, DataConfig, check_use
     from data.text import Text, open_text
     from data.tokenizer import open_tokenizer
     from files import (
@@ -365,7 +365,7 @@ def measure_on_text(models: list[Model], command: Command) -> list[dict[str, Any
     fields = {name.removeprefix("data."): value for name, value in command.given.items()}
     source = DataConfig(**fields)
     source.check()
-    check_column(source)
+    check_use(source)
     with open_text(source) as text:
         documents = text.counts["documents"]
         noun = "document" if documents == 1 else "documents"

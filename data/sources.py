@@ -120,8 +120,10 @@ class DataConfig:
     def expand_home(self) -> None:
         """Replace a tilde at the start of a path by the home of the user."""
         self.change("prepared", os.path.expanduser(self.prepared))
-        if self.tokenizer is not None:
-            self.change("tokenizer", os.path.expanduser(self.tokenizer))
+        for option in ("tokenizer", "hub"):  # a data set may be a folder
+            path = getattr(self, option)
+            if path is not None:
+                self.change(option, os.path.expanduser(path))
 
     def name_source(self) -> None:
         """Let data.url or data.hub choose its source, if no other one is chosen."""
@@ -364,13 +366,21 @@ class Files(Source):
         return advice
 
 
+def url_path(url: str) -> str:
+    """Return the path in an address. UserError if the address is malformed."""
+    try:
+        return urlsplit(url).path
+    except ValueError as error:
+        raise UserError(f"data.url {url} is no address: {error}") from None
+
+
 class Url(Source):
     """The address of a file. It is fetched once, into the cache of `datasets`."""
 
     options = ("url", "sha256", "column", "separator")
 
     def fingerprint(self) -> Any:
-        kind = file_kind(urlsplit(str(self.config.url)).path)
+        kind = file_kind(url_path(str(self.config.url)))
         return "rows" if kind in ONCE_PLAIN else None
 
     def documents(self) -> Iterator[Iterable[str]]:
@@ -390,7 +400,7 @@ class Url(Source):
 
     def cached_path(self, url: str) -> Path:
         """Return where the file of an address is kept, with the suffixes that tell its kind."""
-        name = PurePosixPath(urlsplit(url).path)
+        name = PurePosixPath(url_path(url))
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
         return Path(import_datasets().config.DOWNLOADED_DATASETS_PATH,
                     hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
@@ -539,8 +549,9 @@ def check_sources(layer: Mapping[str, Any]) -> None:
                         "of them out")
 
 
-def check_column(config: DataConfig) -> None:
-    """Raise UserError for a data.column where no file has columns.
+def check_use(config: DataConfig) -> None:
+    """Raise UserError for a data.column where no file has columns, and for a data.separator where
+    all files have.
 
     Not for files that are not there: whoever reads them says so.
     """
@@ -552,13 +563,16 @@ def check_column(config: DataConfig) -> None:
             return
         paths = [file.path for file in files]
     elif config.source == "url":
-        paths = [urlsplit(str(config.url)).path]
+        paths = [url_path(str(config.url))]
     else:
         # A data set of the Hub always has columns, and a source of a user's own may have them.
         # `DataConfig.check` refuses a column for a source that reads none.
         return
-    has_columns = any(file_kind(path) in TABLES for path in paths)
-    if not has_columns and config.column != DataConfig.column:
-        tables = ", ".join(sorted(TABLES))
+    tables = ", ".join(sorted(TABLES))
+    have_columns = [file_kind(path) in TABLES for path in paths]
+    if config.column != DataConfig.column and not any(have_columns):
         raise UserError(f"data.column {config.column} has no effect on plain text, only on tables "
                         f"({tables}): leave it out")
+    if config.separator is not None and all(have_columns):
+        raise UserError(f"data.separator {config.separator!r} has no effect on tables ({tables}), "
+                        "of which each row is a document: leave it out")

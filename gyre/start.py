@@ -26,7 +26,7 @@ from data.sources import (
     TEXT_ORIGIN,
     DataConfig,
     Files,
-    check_column,
+    check_use,
 )
 from data.tokenizer import open_tokenizer
 from errors import UserError
@@ -172,8 +172,9 @@ def resolve(argv: list[str], doc: str) -> Start:
     else:
         draft = make_draft(*config_layers, given)
     stem = make_stem(options, draft.config)
-    if "data.column" in given:  # one in a configuration file may be for the text of that file
-        check_column(draft.config.data)
+    # Those in a configuration file may be for the text of that file.
+    if "data.column" in given or "data.separator" in given:
+        check_use(draft.config.data)
     start = begin(draft, argv, stem, given, resumes_auto=options.resume == AUTO)
     chooses_sizes = any(name in given for name in MODEL_SIZES)
     has_default_sizes = not (options.config or options.init_from or chooses_sizes)

@@ -188,6 +188,11 @@ def test_a_tilde_is_the_home_of_the_user(mixed, monkeypatch):
     assert texts(files=["~/deep/**/*.py"]) == ["deep/er/c.py"]
 
 
+def test_a_tilde_is_the_home_of_the_user_for_a_folder_of_data_sets_too(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert DataConfig(hub="~/stories").hub == "/home/me/stories"
+
+
 def test_rows_without_a_text_are_no_documents(tmp_path):
     content = '{"version": 1}\n{"text": "a"}\n{}\n{"text": null}\n{"text": ""}\n{"text": "b"}'
     assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
@@ -575,7 +580,7 @@ def test_a_separator_that_words_have_inside_is_refused(tmp_path, separator):
 
 
 @pytest.mark.parametrize("name, hinted", [
-    ("owner/stories", True), ("here/stories", False), ("owner/stories.txt", False)])
+    ("owner/stories", True), ("owner/stories-2.5", True), ("here/stories", False), ("owner/stories.txt", False)])
 def test_the_id_of_a_data_set_leads_to_its_option(tmp_path, monkeypatch, name, hinted):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -381,6 +381,26 @@ def test_a_column_of_plain_text_is_refused(tmp_path, monkeypatch, text):
         start(text, "--data.column=Message")
 
 
+def test_a_separator_of_tables_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("poem.jsonl").write_text('{"text": "a poem"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="^data.separator '---' has no effect on tables"):
+        start("--data.files=poem.jsonl", "--data.separator=---")
+
+
+def test_a_separator_needs_one_plain_text_among_the_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("poem.jsonl").write_text('{"text": "a poem"}\n', encoding="utf-8")
+    Path("poem.txt").write_text("a poem", encoding="utf-8")
+    files = ["--data.files=poem.jsonl", "--data.files=poem.txt"]
+    assert start(*files, "--data.separator=---").config.data.separator == "---"
+
+
+def test_an_address_that_is_malformed_is_refused():
+    with pytest.raises(UserError, match=r"^data.url http://\[bad is no address: Invalid IPv6 URL"):
+        start("--data.url=http://[bad", "--data.column=a")
+
+
 def test_a_column_needs_one_table_among_the_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("poem.txt").write_text("a poem", encoding="utf-8")
