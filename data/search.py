@@ -135,7 +135,8 @@ def suggest_source(pattern: str) -> str:
         several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
         return f": did you mean {several}?"
     hint = suggest_file(pattern)
-    if re.fullmatch(r"[\w-]+/[\w-]+(\.\d[\w-]*)*", pattern) and not os.path.exists(Path(pattern).parent):
+    is_id = re.fullmatch(r"[\w-]+/[\w-]+(\.\d[\w-]*)*", pattern) is not None
+    if is_id and not os.path.exists(Path(pattern).parent):
         hint += f"; of a data set of the Hugging Face Hub, say --data.hub {pattern}"
     return hint
 

@@ -580,7 +580,8 @@ def test_a_separator_that_words_have_inside_is_refused(tmp_path, separator):
 
 
 @pytest.mark.parametrize("name, hinted", [
-    ("owner/stories", True), ("owner/stories-2.5", True), ("here/stories", False), ("owner/stories.txt", False)])
+    ("owner/stories", True), ("owner/stories-2.5", True), ("here/stories", False),
+    ("owner/stories.txt", False)])
 def test_the_id_of_a_data_set_leads_to_its_option(tmp_path, monkeypatch, name, hinted):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
