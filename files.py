@@ -129,13 +129,16 @@ def refuse_unwritable(option: str, path: str | None) -> None:
 
 
 def refuse_other_file(option: str, path: str | None, beginning: bytes) -> None:
-    """Raise UserError for a file that would be lost: one that an option would replace, and that
-    does not begin as what it writes.
+    """Raise UserError for what would be lost: a device, a pipe, or a file that an option would
+    replace and that does not begin as what it writes.
 
     beginning: a regular expression. An empty file may always be replaced.
     """
-    if path is None or not Path(path).is_file():
+    if path is None or not Path(path).exists():
         return
+    if not Path(path).is_file():
+        raise UserError(f"{option} {path} is a device or a pipe, which it cannot write to: choose "
+                        "a file")
     with Path(path).open("rb") as file:
         content = file.read(64)
     if content and not re.match(beginning, content):
@@ -144,10 +147,13 @@ def refuse_other_file(option: str, path: str | None, beginning: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all, and make its folder. Raises UserError as `writing`."""
+    """Write a file, whole or not at all, and make its folder. Raises UserError as `writing`.
+
+    A symbolic link stays one, and the file that it leads to is written.
+    """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path) as staging:
+        with atomic_path(path.resolve()) as staging:
             staging.write_bytes(data)
 
 

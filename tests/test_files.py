@@ -53,6 +53,19 @@ def test_a_file_that_an_option_may_have_written_is_replaced(tmp_path, content):
     files.refuse_other_file("--json", f"{tmp_path}/x", rb'{\s*"runs"')
 
 
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"--json .*/pipe is a device or a pipe"):
+        files.refuse_other_file("--json", f"{tmp_path}/pipe", rb"{")
+
+
+def test_a_file_is_written_through_a_link(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    files.write_file(tmp_path / "link", b"text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"text"
+
+
 # --- atomic_path ----------------------------------------------------------------------------------
 
 
