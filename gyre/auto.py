@@ -90,7 +90,6 @@ def prepare_data(start: Start, world: World) -> Prepared:
     If the text has to be prepared, one of several processes does it, and the others wait.
     """
     if start.source is not None:
-        # `branch` has resolved the paths of the text, but not that of the prepared data.
         data_config = start.source.resolve_data_paths(start.config.data)
         if "data.prepared" in start.given:  # a path from here, and not from where the run was made
             data_config = replace(data_config, prepared=start.config.data.prepared)

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -106,9 +107,11 @@ def restore(
     assert run is not None, "there is nothing to restore"
     progress, steps_when_saved = load_checkpoint(run, start.step, world, model, optimizers, scaler)
     if start.trunk is not None:
+        check_kept(run, start, progress.step, kept=())
         check_branch(run, start, progress.step)
         progress.best_loss = math.inf  # the branch has saved no `best` yet
         return progress
+    check_kept(run, start, progress.step, run.checkpoints.kept_steps())
     check_resumed(run, start, progress.step, steps_when_saved)
     if progress.step >= start.config.train.steps:
         return progress  # of a finished run (--resume auto): nothing of it changes
@@ -138,6 +141,19 @@ def load_checkpoint(
     if "scaler" in training:  # saved by runs in float16 only
         scaler.load_state_dict(training["scaler"])
     return Progress.from_saved(training["progress"]), training["steps"]
+
+
+def check_kept(run: RunDir, start: Start, step: int, kept: Collection[int]) -> None:
+    """Raise UserError if the command names a step for train.keep that is past after this step.
+
+    `kept` are the steps whose checkpoints are kept already.
+    """
+    if "train.keep" not in start.given or start.resumes_auto:
+        return
+    lost = [number for number in start.config.train.keep if number <= step and number not in kept]
+    if lost:
+        raise UserError(f"train.keep names step {lost[0]}, and {run.path} has taken {step} steps: "
+                        "leave it out")
 
 
 def check_branch(run: RunDir, start: Start, step: int) -> None:

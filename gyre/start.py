@@ -326,8 +326,9 @@ def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
     if steps is None or AUTO in (steps, warmup_steps):  # `make_config` refuses `auto`
         return
     if steps < warmup_steps:
-        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path}, "
-                        f"{warmup_steps} steps: give more than those, and than it has taken")
+        raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path} "
+                        f"(optim.warmup_steps {warmup_steps}): give more than those, and than it "
+                        "has taken")
 
 
 def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Start:
@@ -335,7 +336,7 @@ def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Star
     saved = read_trained(run)
     # The config.yaml of the branch is written here, and its paths have to lead to the text from
     # here. A run that is resumed keeps its own config.yaml, so `resume` need not do this.
-    saved = replace(saved, data=run.resolve_text_paths(saved.data))
+    saved = replace(saved, data=run.resolve_data_paths(saved.data))
     refuse_minutes(given, "--branch-from")
     check_warmup(run, saved, given)
     reset: Layer = {"name": None, "train.keep": []}

@@ -21,12 +21,24 @@ def test_a_run_that_was_taken_further_is_finished(finished, capfd):
 
 def test_steps_within_the_warm_up_are_refused_in_words(finished, capfd):
     said = error_lines(capfd, train.main, "--resume", finished, "--train.steps=2")[-1]
-    assert f"--train.steps 2 would end in the warm-up of {finished}, 3 steps" in said
+    assert f"--train.steps 2 would end in the warm-up of {finished} (optim.warmup_steps 3)" in said
 
 
 def test_a_branch_within_the_warm_up_is_refused_in_words(finished, capfd):
     said = error_lines(capfd, train.main, "--branch-from", finished, "--train.steps=2")[-1]
-    assert f"--train.steps 2 would end in the warm-up of {finished}, 3 steps" in said
+    assert f"--train.steps 2 would end in the warm-up of {finished} (optim.warmup_steps 3)" in said
+
+
+def test_a_step_to_keep_that_is_past_is_refused(finished, capfd):
+    argv = ["--resume", finished, "--train.steps=8", "--train.keep=[7, 5]"]
+    said = error_lines(capfd, train.main, *argv)[-1]
+    assert f"train.keep names step 5, and {finished} has taken 6 steps: leave it out" in said
+
+
+def test_a_branch_refuses_a_step_to_keep_before_its_first(finished, capfd):
+    argv = ["--branch-from", finished, "--train.steps=8", "--train.keep=6"]
+    said = error_lines(capfd, train.main, *argv)[-1]
+    assert f"train.keep names step 6, and {finished} has taken 6 steps: leave it out" in said
 
 
 @pytest.mark.parametrize("option", ["--train.steps", "--optim.warmup_steps"])

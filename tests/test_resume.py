@@ -36,6 +36,7 @@ from gyre.parallel import ALONE
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.step import Progress
+from gyre.yaml_files import read_config
 
 
 def set_aside(path):
@@ -386,6 +387,24 @@ def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
     assert exit_code(train.main, "--branch-from", trunk, "--train.steps=8", "--at", str(at),
                      "--name", path.name) == 0
     assert_equal_runs(short, path)
+
+
+def test_a_branch_from_another_folder_keeps_the_prepared_text_of_its_trunk(
+    workdir, tmp_path, monkeypatch
+):
+    shutil.copy(workdir / "text.txt", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    # null forgets the file that tiny_argv names.
+    stop_at(1, *tiny_argv(tmp_path, "--train.steps", "2", "--optim.warmup_steps=0",
+                          "--data.files=null", "--data.files=text.txt", "--data.prepared=prep"))
+    (tmp_path / "text.txt").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    path = tmp_path / "runs" / "branch"
+    assert exit_code(train.main, "--branch-from", tmp_path / "runs" / "gyre-text-rope-s1",
+                     "--name=branch") == 0
+    assert read_config(path / "config.yaml").data.prepared == f"{tmp_path}/prep"
+    assert exit_code(train.main, "--resume", path, "--train.steps=3") == 0
 
 
 def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, capfd):
