@@ -130,7 +130,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]
     if warmup_steps > steps and steps_come_later:
         fitted.add("optim.warmup_steps")
-    if "optim.warmup_steps" in fitted:
+    # With train.minutes, how many steps there are is not known yet.
+    if "optim.warmup_steps" in fitted and values["train.minutes"] is None:
         # Fewer than 0 steps are refused later, in their own name.
         adjusted["optim.warmup_steps"] = min(warmup_steps, max(0, steps))
     context = values["model.max_positions"]

@@ -153,6 +153,12 @@ def test_minutes_leave_the_steps_to_a_measurement():
     assert (config.train.steps, chosen) == (1350, {})
 
 
+def test_minutes_do_not_shorten_a_warm_up_to_the_steps_they_replace():
+    draft = make_draft({"optim.warmup_steps": 2000}, {"train.minutes": 60.0})
+    assert draft.config.train.steps == 1000
+    assert draft.config.optim.warmup_steps == 2000
+
+
 @pytest.mark.parametrize("beside", [
     {"optim.warmup_steps": 2000}, {"train.keep": [1351]}], ids=str)
 def test_numbers_beside_minutes_are_not_judged_by_the_steps_they_replace(beside):
