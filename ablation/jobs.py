@@ -153,8 +153,11 @@ def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> 
 
 
 def last_validation(run: RunDir) -> float:
-    """Return the last validation loss of a run."""
+    """Return the last validation loss of a run. UserError if the file with it is gone."""
     losses = [point["val/loss"] for point in run.metrics() if "val/loss" in point]
+    if not losses:
+        raise UserError(f"{run.path} has lost the losses of its validations: remove it, and give "
+                        "the same command again, to train it anew")
     return losses[-1]
 
 

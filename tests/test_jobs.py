@@ -204,6 +204,14 @@ def test_a_run_is_trained_to_its_last_step(workdir):
     assert jobs.resumable_step(Path(training.folder)) == 10
 
 
+def test_a_run_without_its_validation_losses_is_to_be_removed(workdir):
+    training = tiny_training(workdir, "lossless")
+    finish_training(train.run_training, training, StopSignal())
+    (Path(training.folder) / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match="lossless has lost the losses of its validations: remove"):
+        jobs.last_validation(RunDir.open(training.folder))
+
+
 @pytest.mark.slow
 def test_a_job_that_another_worker_does_is_waited_for(tmp_path, monkeypatch):
     """The scheduler has lost that worker, which still trains."""
