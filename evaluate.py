@@ -224,12 +224,15 @@ def open_run(path: Path) -> Model:
     return Model(run.path, run, read_config(run.path / "config.yaml"))
 
 
-def open_run_or_skip(path: Path) -> Model | None:
-    """Return a run. None, with a message, for a path that is none or cannot be read."""
+def open_run_or_skip(path: Path, advice: str = "") -> Model | None:
+    """Return a run. None, with a message, for a path that is none or cannot be read.
+
+    advice: what the message says besides of a path that is a file
+    """
     try:
         return open_run(path)
     except UserError as error:
-        hint = "; a text to measure comes after --data.files" if path.is_file() else ""
+        hint = advice if path.is_file() else ""
         say(f"skipped: {error}{hint}")
         return None
 
@@ -252,7 +255,7 @@ def open_models(names: list[str], given: dict[str, Any], held: ExitStack) -> lis
             raise UserError(f"{name} is a file, and no run: give every file with --data.files, and "
                             "quote its globs")
         elif path.exists():  # it may come of a glob, so what is no run is skipped
-            model = open_run_or_skip(path)
+            model = open_run_or_skip(path, "; a text to measure comes after --data.files")
             if model is not None:
                 models.append(model)
         else:  # a name, which has to be that of a run

@@ -160,10 +160,19 @@ def test_a_folder_that_is_no_run_is_not_listed(listed):
 
 
 def test_a_text_in_place_of_a_run_is_said_to_belong_elsewhere(tmp_path, capsys):
-    file = tmp_path / "poem.txt"
-    file.touch()
-    assert evaluate.open_run_or_skip(file) is None
-    assert capsys.readouterr().err.endswith("a text to measure comes after --data.files\n")
+    (tmp_path / "poem.txt").touch()
+    said = error_lines(capsys, evaluate.main, tmp_path / "poem.txt")
+    assert said[0].startswith("skipped: ")
+    assert said[0].endswith("; a text to measure comes after --data.files")
+
+
+def test_a_text_among_the_runs_that_are_listed_is_nobodys_mistake(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (runs / "note.txt").touch()
+    _, errors = evaluated(capsys)
+    (runs / "note.txt").unlink()
+    assert errors[0].startswith("skipped: runs/note.txt is a file")
+    assert "--data.files" not in errors[0]
 
 
 def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
