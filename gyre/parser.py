@@ -23,7 +23,9 @@ TWO_DASHES = "-\u2060-"
 
 # What the options that name a file, a folder or a run are called in a message.
 NAMES = {"run": "--run", "runs": "RUN", "source": "FROM", "target": "OUT", "config": "--config",
-         "given.data.files": "--data.files"}
+         "given.name": "--name", "given.log.runs": "--log.runs",
+         "given.data.files": "--data.files", "given.data.prepared": "--data.prepared",
+         "given.data.tokenizer": "--data.tokenizer"}
 
 
 def refuse_empty_names(values: Mapping[str, Any]) -> None:

@@ -806,6 +806,10 @@ def test_seq_len_0_is_refused_by_its_own_name():
 @pytest.mark.parametrize("command, argv, shown", [
     (train, ["--data.files", ""], "--data.files"), (train, ["--config", ""], "--config"),
     (train, ["--data.files", "a", "--data.files="], "--data.files"),
+    (train, ["--config", "tiny.yaml", "--name", ""], "--name"),
+    (train, ["--config", "tiny.yaml", "--log.runs", ""], "--log.runs"),
+    (train, ["--config", "tiny.yaml", "--data.prepared", ""], "--data.prepared"),
+    (train, ["--config", "tiny.yaml", "--data.tokenizer", ""], "--data.tokenizer"),
     (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
     (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
 def test_an_empty_name_is_refused(capsys, command, argv, shown):
