@@ -97,7 +97,8 @@ def describe_data(setup: Setup) -> str:
 def note_few_steps(resolved: Resolved, steps: int) -> None:
     """Print a note if train.minutes has room for so few steps that hardly anything is learned."""
     if resolved.timed and steps < FEW_STEPS:
-        say(f"note: {format_steps(steps)} teach a model next to nothing: give more train.minutes")
+        say(f"note: a model learns next to nothing in {format_steps(steps)}: give more "
+            "train.minutes")
 
 
 def note_busy_cores() -> None:

@@ -273,7 +273,7 @@ def test_minutes_for_fewer_than_40_steps_are_noted(workdir, quarters, capfd, min
     """A step takes a quarter of a second."""
     build_setup(workdir, "--train.steps=auto", "--optim.warmup_steps=auto",
                 f"--train.minutes={minutes}")
-    note = "note: 38 steps teach a model next to nothing: give more train.minutes\n"
+    note = "note: a model learns next to nothing in 38 steps: give more train.minutes\n"
     assert (note in capfd.readouterr().err) == noted
 
 
