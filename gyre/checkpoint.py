@@ -146,17 +146,20 @@ class Checkpoints:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
         if name == "best" and not self.has_best:
             return 0
-        with suppress(UserError):
-            return self._read_step(self.find(name))
-        return 0
+        try:
+            folder = self.find(name)
+        except UserError:
+            return 0
+        return self._read_step(folder)
 
     def _read_step(self, folder: Path) -> int:
         """Return the step of the checkpoint in a folder; 0 if its training.pt cannot be read."""
-        with suppress(UserError):
+        try:
             training = self.load_training(folder)
             # best has the step at the top, last under "progress"
             return int(training.get("progress", training)["step"])
-        return 0
+        except (UserError, KeyError):
+            return 0
 
     def forget_after(self, step: int) -> None:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
@@ -173,7 +176,7 @@ class Checkpoints:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning. The ranks of a `world` call this together, and rank 0 checks for
+        `previous`, with a warning; the next save then keeps `previous`. The ranks of a `world` call this together, and rank 0 checks for
         all, so that all read the same folder. Raises UserError for missing files, and for a folder
         that a training replaced meanwhile.
         """
@@ -228,15 +231,23 @@ class Checkpoints:
         is in memory. A folder that a training replaces meanwhile is read again. UserError where
         files are missing or damaged, and for weights of other `shapes`, if these are given.
         """
+        weights, _ = self.load_weights_and_step(name, convert, shapes)
+        return weights
+
+    def load_weights_and_step(
+        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is,
+        shapes: Shapes | None = None,
+    ) -> tuple[dict[str, Tensor], int]:
+        """Return the weights as `load_weights` does, and the step after which they were saved; 0 if
+        they were imported."""
         while True:
-            # A folder that a training replaces meanwhile is read anew.
             with suppress(Replaced), self.open(name) as folder:
                 weights: dict[str, Tensor] = {}
                 if shapes is not None:
                     check_shapes(folder, shapes)
                 for key, weight in read_safetensors(folder / WEIGHTS):
                     weights |= convert(key, weight)
-                return weights
+                return weights, self._read_step(folder)
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -256,13 +267,23 @@ class Checkpoints:
 
 @contextmanager
 def watching(folder: Path) -> Iterator[None]:
-    """Raise Replaced at the end if another process has replaced `folder` meanwhile."""
+    """Raise Replaced at the end if another process has replaced `folder` meanwhile.
+
+    It replaces an error of what is read, and no Ctrl-C.
+    """
     inode = read_inode(folder)
     try:
         yield
-    finally:
-        if inode is None or read_inode(folder) != inode:
-            raise Replaced(f"{folder} was replaced while it was read: start again")
+    except Exception as error:
+        check_inode(folder, inode, error)
+        raise
+    check_inode(folder, inode)
+
+
+def check_inode(folder: Path, inode: int | None, cause: Exception | None = None) -> None:
+    """Raise Replaced if `folder` is not the one that had this inode, or if that is None."""
+    if inode is None or read_inode(folder) != inode:
+        raise Replaced(f"{folder} was replaced while it was read: start again") from cause
 
 
 def read_inode(folder: Path) -> int | None:

@@ -314,7 +314,8 @@ def spell_type(hint: Any) -> str:
     """Return a type as a message says it: numbers in words, others as the help shows them."""
     numbers = {int: "a whole number", float: "a number", Fitted: "a whole number or auto"}
     parts = [part for part in get_args(hint) if part is not NoneType]
-    if hint not in numbers and len(parts) == 1:  # it may also be unset
+    may_be_unset = NoneType in get_args(hint)
+    if may_be_unset and len(parts) == 1:
         hint = parts[0]
     if hint in numbers:
         return numbers[hint]

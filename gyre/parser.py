@@ -111,7 +111,8 @@ class Parser(argparse.ArgumentParser):
         for name, option in OPTIONS.items():
             if name == "init_from":  # --init-from sets it, and takes the model of that run
                 continue
-            is_list = list[str] in (option.hint, *get_args(option.hint))
+            is_list = any(get_origin(part) is list
+                          for part in (option.hint, *get_args(option.hint)))
             action: Any = AddLists if is_list else "store"
             if name == "data.column":
                 action = JoinColumns

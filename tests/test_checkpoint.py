@@ -144,6 +144,29 @@ def test_a_file_that_a_conversion_misses_is_not_looked_for_again(tmp_path):
         saved(tmp_path, 1).load_weights("last", convert)
 
 
+def test_the_step_of_weights_is_that_of_the_checkpoint_they_are_from(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    cut(checkpoints.path / "last" / WEIGHTS)
+    weights, step = checkpoints.load_weights_and_step()
+    assert (weights["a"][0, 0].item(), step) == (1, 1)
+
+
+def test_ctrl_c_while_weights_are_read_is_not_lost(tmp_path):
+    """Not even if a training has replaced the folder meanwhile, which is then read again."""
+    checkpoints = saved(tmp_path, 1)
+    interrupted = []
+
+    def convert(name, weight):
+        if not interrupted:
+            interrupted.append(name)
+            save(checkpoints, "last", 2)
+            raise KeyboardInterrupt
+        return {name: weight}
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.load_weights("last", convert)
+
+
 def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
     checkpoints = saved(tmp_path, 12)
     save(checkpoints, "best", 11)

@@ -106,6 +106,11 @@ def test_files_that_are_given_several_times_add_up(argv, files):
     assert parse_config(*argv).data.files == files
 
 
+def test_steps_to_keep_that_are_given_several_times_add_up():
+    config = parse_config("--train.keep", "5", "--train.keep", "[7, 9]")
+    assert config.train.keep == [5, 7, 9]
+
+
 def test_files_on_the_command_line_replace_those_of_a_config(tmp_path):
     file = write(tmp_path, "data: {files: [a, b]}")
     assert parse_config("--config", file, "--data.files", "c", "--data.files",
@@ -260,6 +265,7 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--optim.lr=0,001"], "optim.lr must be a number, not '0,001': write 0.001$"),
     (["--model.theta=10,000"], "model.theta must be a number, not '10,000'$"),
     (["--seed=0,1"], "seed must be a whole number, not '0,1'$"),
+    (["--train.keep=null"], r"train.keep must be \[int, ...\], not \['null'\]$"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
