@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Any, get_type_hints
+from typing import Any, TextIO, get_type_hints
 
 LOADING = "loading PyTorch ..."
 
@@ -70,6 +70,11 @@ def note_backslash_n(option: str, texts: Iterable[str]) -> None:
             f"{option} $'...\\n'")
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a standard stream is a terminal. It is None if it was closed at the start."""
+    return stream is not None and stream.isatty()
+
+
 def hide_controls(text: str) -> str:
     """Replace control characters by U+FFFD, for a terminal. Line breaks and tabs stay."""
     shown: list[str] = []
@@ -118,7 +123,7 @@ def importing(module: str) -> Iterator[None]:
         yield
         return
     spare_busy_cores()
-    terminal = sys.stderr.isatty()
+    terminal = is_terminal(sys.stderr)
     try:
         require_modules(*MODULES)  # before PyTorch is imported, which takes seconds
         if terminal:  # at once: while a library is loaded, no thread could print

@@ -32,6 +32,7 @@ with importing(__name__):
     from formats.run import Exported, load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
+    from gyre.load import find_trained_length
     from gyre.parser import Parser
     from gyre.wandb_log import LogConfig
     from gyre.yaml_files import read_config
@@ -160,12 +161,8 @@ def note_length(run: Exported) -> None:
 
     By default that is four times the training rows. Other programs use all of it, and do not warn.
     """
-    if run.run.is_imported:  # its rows are not known
-        return
-    trained = read_config(run.run.path / "config.yaml").data.seq_len
-    if run.model.rope_scaling is not None:
-        trained = max(trained, run.model.rope_scaling.reach)
-    if run.model.max_positions > trained:
+    trained = find_trained_length(run.run, read_config(run.run.path / "config.yaml"))
+    if trained is not None and run.model.max_positions > trained:
         say(f"note: it names a context of {run.model.max_positions} tokens (model.max_positions), "
             f"and was trained for {trained}: past that it may get worse, so tell other programs to "
             f"read {trained}")

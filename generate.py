@@ -24,6 +24,7 @@ from errors import (
     UserError,
     hide_controls,
     importing,
+    is_terminal,
     note_backslash_n,
     report_errors,
     say,
@@ -145,7 +146,7 @@ class ModelOptions:
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
-    rope_factor: float | None = None
+    rope_factor: Annotated[float | None, Range(ge=1, le=1e6)] = None
     """The length to reach with --rope-scaling, as a multiple of that of the training rows."""
 
 
@@ -223,20 +224,20 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     with open_source(options) as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, n_rows,
                        weights)
-        # Of other people's models, `trained.run` is a temporary folder here. Once this context
-        # ends, `trained.run.path` is what the user has named.
         template = chat_template(trained.run.path)
         chat = read_chat(trained.run.path) if options.chat else None
         which = name_weights(trained.run, options.checkpoint)
+        # Of other people's models, `trained.run` is a temporary folder, which now goes away.
+        name = trained.run.path if weights is None else options.run
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
-    say(f"{trained.run.path}: {which}, "
+    say(f"{name}: {which}, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'not compiled'}")
     if options.dtype == "int8":
         warn_if_int8_is_slow(trained, n_rows, options.compile)
     if chat is None and template is not None:
-        say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
-            "--chat puts them into it")
+        say(f"note: {name} has a chat template, and prompts are continued as they are: --chat puts "
+            "them into it")
     return trained, chat
 
 
@@ -285,6 +286,8 @@ def read_prompt(path: str) -> str:
     order mark at its start is dropped, as from text to train on."""
     if not path:  # perhaps from a shell variable that is not set
         raise UserError("--prompt-file '' names no file: give one, or leave it out")
+    if path == "-" and sys.stdin is None:
+        raise UserError("--prompt-file - reads stdin, which is closed: give a file")
     try:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
@@ -325,6 +328,8 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
     check_room(trained, options.max_new_tokens)
+    if sys.stdin is None:
+        raise UserError("--interactive reads stdin, which is closed: give prompts by --prompt TEXT")
     session = Session(trained, chat, options, options.seed)
     lines = LINES_ARE_PROMPTS
     if session.is_conversation:
@@ -337,7 +342,8 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else "> " would be in the results
+    # Otherwise "> " would be in the results.
+    terminal = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     for prompt in options.prompt:
         session.begin(prompt)
     while True:
@@ -551,7 +557,7 @@ def generate_texts(
     started = time.perf_counter()
     times = []  # when `stream` yielded: once for each new token, then once more for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
-              disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
+              disable=streamed, mininterval=0.1 if is_terminal(sys.stderr) else 10) as bar:
         for _, text in stream(batch, rows, decoding_step):
             times.append(time.perf_counter())
             bar.update(batch.n_accepted - bar.n)
@@ -608,7 +614,7 @@ def print_samples(rows: list[Row], num_samples: int) -> None:
 
 def for_stdout(text: str) -> str:
     """Return a text as it is, or without control characters if stdout is a terminal."""
-    return hide_controls(text) if sys.stdout.isatty() else text
+    return hide_controls(text) if is_terminal(sys.stdout) else text
 
 
 def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:

@@ -28,7 +28,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from errors import UserError, find_script, hide_controls, importing, report_errors, say
+from errors import (
+    UserError,
+    find_script,
+    hide_controls,
+    importing,
+    is_terminal,
+    report_errors,
+    say,
+)
 
 with importing(__name__):
     import torch
@@ -144,7 +152,7 @@ def make_bar(setup: Setup) -> tqdm:
     """Return the progress bar of the training, which rank 0 shows."""
     return tqdm(
         total=setup.config.train.steps, initial=setup.progress.step, desc="train", unit="step",
-        disable=not setup.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
+        disable=not setup.world.is_main, mininterval=0.1 if is_terminal(sys.stderr) else 10,
     )
 
 

@@ -350,7 +350,7 @@ class JsonTokenizer(Tokenizer):
 
 def token_text(stated: Any) -> str | None:
     """Return the text of a token in the settings, which is there alone or with its flags."""
-    return stated["content"] if isinstance(stated, dict) else stated
+    return stated.get("content") if isinstance(stated, dict) else stated
 
 
 def stated_eos_ids(file: Path) -> list[int]:

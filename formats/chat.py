@@ -24,7 +24,7 @@ from errors import UserError
 
 def chat_template(folder: Path) -> str | None:
     """The Jinja template of a folder's chats: a file, or a field of the settings, which may be a
-    list of named templates."""
+    list of named templates. UserError for a field with anything else."""
     file = folder / CHAT
     if file.is_file():
         try:
@@ -32,12 +32,14 @@ def chat_template(folder: Path) -> str | None:
         except UnicodeDecodeError as error:
             raise UserError(f"{file} is not UTF-8: save it as UTF-8 ({error})") from None
     template = read_optional(folder / SETTINGS).get("chat_template")
-    if not isinstance(template, list):
-        return template
-    for entry in template:
-        if isinstance(entry, dict) and entry.get("name") == "default":
-            return entry.get("template")
-    return None
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template")
+                 for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise UserError(f"chat_template in {folder / SETTINGS} is no text, and no list of texts "
+                        "with names: mend it, or remove it")
+    return template
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,6 @@ def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()
     prompt holds its special tokens, and so does a `text` that spells one. Raises UserError where
     the template fails.
     """
-    from jinja2 import TemplateError  # only --chat needs it
-
     messages = []
     for said, answered in exchanges:
         messages.append({"role": "user", "content": said})
@@ -87,7 +87,7 @@ def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()
         return make_environment().from_string(chat.template).render(
             messages=messages, tools=None, documents=None, add_generation_prompt=True,
             **chat.tokens)
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # a template is code of other people, run in a sandbox
         advice = "leave --chat out, or mend it"
         if exchanges:
             advice = f"begin a new conversation with :new, {advice}"
@@ -121,8 +121,8 @@ def encode_chat(
 
 
 def special_pieces(tokenizer: Tokenizer) -> dict[str, int]:
-    """{piece: id} of the pieces of a sentencepiece tokenizer that no merge makes: control pieces,
-    the unknown one, and those that a user has defined."""
+    """{piece: id} of the pieces of a sentencepiece tokenizer that stand for themselves in the text
+    of a template: control pieces, the unknown one, and those that a user has defined."""
     # pyrefly does not see its names, which are made when it is imported.
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 

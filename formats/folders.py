@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
 import yaml
 from torch import Tensor
 from tqdm import tqdm
@@ -23,13 +22,12 @@ from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
-from gyre.compute import check_memory
+from gyre.memory import check_table
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir, is_gguf
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
-from model.encodings import table_positions
 
 
 def import_model(source: Path, target: Path) -> None:
@@ -46,7 +44,7 @@ def import_model(source: Path, target: Path) -> None:
                 weights = (read_finite(name, foreign.tensors[name]) for name in bar)
                 write_safetensors(folder / WEIGHTS, foreign.tensors, weights)
 
-        create_imported_run(target, foreign,
+        create_imported_run(target, foreign, "make room, or choose another place",
                             lambda run: Checkpoints(run).save("best", write_weights, training=None),
                             read_license(source))
     parameters = sum(math.prod(tensor.shape) for tensor in foreign.tensors.values())
@@ -61,9 +59,9 @@ def open_model(source: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tenso
     Raises UserError for what an import refuses.
     """
     with read_source(source) as foreign, spare_folder(source) as spare:
-        run = create_imported_run(spare, foreign)
+        run = create_imported_run(spare, foreign, "make room in the folder of temporary files, or "
+                                  "name another one by the variable TMPDIR")
         yield run, ((name, read_finite(name, tensor)) for name, tensor in foreign.tensors.items())
-        run.path = source  # which messages name: the temporary folder goes away
 
 
 @dataclass(frozen=True)
@@ -113,19 +111,11 @@ def read_gguf(file: Path, folder: Path) -> tuple[ModelConfig, dict[str, Stored]]
     fields, stored = gguf_in.open_gguf(file)
     try:
         model, tensors = gguf_in.read_model(fields, stored)
-        check_positions(model, file)
+        check_table(model, f"in {file}", "write a smaller length into it")
         gguf_tokenizers.write_tokenizer(fields, folder)
     except (TypeError, ValueError) as error:  # of fields that have another type, too
         raise UserError(f"{file}: {error}") from None
     return model, tensors
-
-
-def check_positions(model: ModelConfig, file: Path) -> None:
-    """Raise UserError if no memory holds the positions that `file` says the model has."""
-    positions = table_positions(model)
-    size = 4 * positions * model.head_dim
-    check_memory(torch.device("cpu"), size, f"the table of {positions} positions in {file}",
-                 "write a smaller length into it")
 
 
 def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
@@ -135,7 +125,7 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
         if file.is_file():
             try:
                 model, tensors = read(folder, read_json(file))
-                check_positions(model, file)
+                check_table(model, f"in {file}", "write a smaller length into it")
                 return model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
             except (TypeError, ValueError) as error:  # of values that have another type, too
                 raise UserError(f"{file}: {error}") from None
@@ -159,18 +149,18 @@ def read_license(folder: Path) -> str | None:
 
     try:
         metadata = metadata_load(card)
-    except (ValueError, yaml.YAMLError):  # a damaged card is no reason to refuse the weights
-        return None
+    except (ValueError, RecursionError, yaml.YAMLError):
+        return None  # a damaged card is no reason to refuse the weights
     stated = metadata.get("license") if metadata else None
     return stated if isinstance(stated, str) else None
 
 
 def create_imported_run(
-    target: Path, foreign: Foreign, write: Callable[[Path], None] | None = None,
+    target: Path, foreign: Foreign, advice: str, write: Callable[[Path], None] | None = None,
     license_name: str | None = None,
 ) -> RunDir:
     """Make a run at `target` of a model and its tokenizer. `write` adds the weights; the manifest
-    records `license_name`.
+    records `license_name`. `advice` says what to do if the disk refuses to write.
 
     Prints what may surprise. Raises UserError where the tokenizer does not fit the model.
     """
@@ -187,7 +177,7 @@ def create_imported_run(
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
-                            manifest={"imported": origin})
+                            manifest={"imported": origin}, advice=advice)
     print_import_notes(foreign.source, run)
     return run
 

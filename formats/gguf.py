@@ -101,7 +101,7 @@ def general_fields(exported: Exported, model_name: str) -> dict[str, Any]:
 
     size = sum(weight.numel() for weight in exported.weights.values())
     components = gguf.Metadata.get_model_id_components(model_name, size)
-    base = components[2]  # the name in front of a size such as 135M; None without a size
+    base = components[2]  # the name in front of a size such as 135M, or of a version; or None
     fields: dict[str, Any] = {
         "general.basename": model_name if base is None else base,
         "general.size_label": gguf.size_label(size, 0, 0, 0),

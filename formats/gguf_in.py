@@ -77,7 +77,7 @@ def open_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Stored]]:
     if reader.byte_order == "S":
         raise UserError(f"{file} has the byte order of other machines: convert it with "
                         "gguf-convert-endian of the gguf package")
-    if fields.get("split.count", 1) > 1:
+    if fields.get("split.count", 1) not in (0, 1):
         raise UserError(f"{file} is one of {fields['split.count']} parts of a model: join them "
                         "with `llama-gguf-split --merge` of llama.cpp")
     tensors = {}

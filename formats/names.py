@@ -58,8 +58,11 @@ def to_model(fields: dict[str, Any]) -> ModelConfig:
 
 
 def respell(message: str, spellings: dict[str, str]) -> str:
-    """A message about fields of ModelConfig and RopeScaling, with the names of another format."""
-    return re.sub(r"(model\.)?\b(rope_scaling\.)?(\w+)",
+    """A message about fields of ModelConfig and RopeScaling, with the names of another format.
+
+    What stands behind a dot, as in rope.scaling.factor, is a name of that format already.
+    """
+    return re.sub(r"(?<!\w\.)\b(model\.)?(rope_scaling\.)?(\w+)",
                   lambda field: spellings.get(field[3], field[0]), message)
 
 

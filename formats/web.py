@@ -61,7 +61,7 @@ def check_size(size: int) -> None:
 
 
 def write_folder(exported: Exported, folder: Path, dtype: str) -> None:
-    """Write index.html, the model and, if npm is there, wllama. Says how to look at it.
+    """Write index.html, the model and, if npm is there, wllama.
 
     Raises UserError as `gguf.write_file` does, and if npm brings other files than the pinned ones.
     """

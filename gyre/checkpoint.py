@@ -176,9 +176,9 @@ class Checkpoints:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning; the next save then keeps `previous`. The ranks of a `world` call this together, and rank 0 checks for
-        all, so that all read the same folder. Raises UserError for missing files, and for a folder
-        that a training replaced meanwhile.
+        `previous`, with a warning; the next save then keeps `previous`. The ranks of a `world` call
+        this together, and rank 0 checks for all, so that all read the same folder. Raises UserError
+        for missing files, and for a folder that a training replaced meanwhile.
         """
         folder = self.find(name)
         previous = self.path / "previous"

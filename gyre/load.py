@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -21,13 +21,14 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError, did_you_mean, say
 from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
+from gyre.memory import check_table
 from gyre.options import Config
 from gyre.rundir import RunDir
 from gyre.yaml_files import read_config, require_encoding
 from model import kernels
 from model.config import ModelConfig, RopeScaling
 from model.generation import Batch, NextLogits, next_logits
-from model.int8 import int8_tensors, to_int8
+from model.int8 import Int8Linear, int8_tensors, to_int8
 from model.packed_forms import join_matrices
 from model.sampling import Sampling
 from model.transformer import Transformer
@@ -46,11 +47,17 @@ class Trained:
     tokenizer: Tokenizer
     model: Transformer
     compute: Compute
+    trained_length: int | None
+    """How many tokens it was trained to read. None for an imported model: it is not known."""
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        with torch.device("meta"):  # matrices in int8 are no parameters
+            plain = Transformer(self.model.config)
+        size = sum(parameter.numel() for parameter in plain.parameters())
+        is_int8 = any(isinstance(module, Int8Linear) for module in self.model.modules())
+        dtype = "int8 matrices" if is_int8 else self.dtype
         return (f"<{self.run.path}: {size:,} parameters, positions: {self.config.model.position}, "
-                f"{self.dtype} on {self.device}>")
+                f"{dtype} on {self.device}>")
 
     @property
     def device(self) -> torch.device:
@@ -78,6 +85,8 @@ class Trained:
                             "for each text")
         check_sampling_names(sampling)
         check_numbers({"max_new_tokens": max_new_tokens, "seed": seed, **sampling})
+        if stop is None:
+            raise TypeError("stop must be text or several texts, not None")
         stops = stop
         if isinstance(stop, str):
             # Alone, "" is a value that was left empty. In a list it is a mistake.
@@ -98,12 +107,12 @@ class Trained:
         return text[len(prompt) :]
 
     def describe_excess(self, n_tokens: int) -> str | None:
-        """Return a warning of a text of so many tokens if training rows were shorter, or None."""
-        seq_len = self.config.data.seq_len
-        if n_tokens <= seq_len:
+        """Return a warning of a text of so many tokens if the model was trained on shorter ones, or
+        None. None also for an imported model, whose training is not known."""
+        if self.trained_length is None or n_tokens <= self.trained_length:
             return None
-        return (f"this text has {n_tokens} tokens; the model was trained on rows of {seq_len} "
-                "(data.seq_len), and past that it may get worse")
+        return (f"this text has {n_tokens} tokens; the model was trained on rows of "
+                f"{self.trained_length} (data.seq_len), and past that it may get worse")
 
     def default_new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
@@ -111,6 +120,15 @@ class Trained:
         If the context has no room, returns 1. `Batch` then refuses the prompt.
         """
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
+
+
+def find_trained_length(run: RunDir, config: Config) -> int | None:
+    """Return how many tokens a model was trained to read: those of a row, or as many as its
+    rope_scaling reaches. None for an imported model, of which it is not known."""
+    if run.is_imported:
+        return None
+    scaling = config.model.rope_scaling
+    return config.data.seq_len if scaling is None else max(config.data.seq_len, scaling.reach)
 
 
 def check_sampling_names(sampling: Iterable[str]) -> None:
@@ -126,9 +144,12 @@ def check_sampling_names(sampling: Iterable[str]) -> None:
 
 
 def check_numbers(values: Mapping[str, Any]) -> None:
-    """Raise TypeError for an option that is no number, or no whole one where it has to be."""
+    """Raise TypeError for an option that is no number, or no whole one where it has to be.
+
+    Those that are unset by default may be None.
+    """
     for name, value in values.items():
-        if value is None:
+        if value is None and name in ("max_new_tokens", "top_k", "top_p", "min_p"):
             continue
         if not isinstance(value, numbers.Real):
             raise TypeError(f"{name} must be a number, not {value!r}")
@@ -154,7 +175,9 @@ def load(
     Raises UserError for what is missing, damaged or does not belong together, for int8 elsewhere
     than on a CPU, and for a scaling that the model cannot have.
     """
-    where = resolve_device(device)
+    if dtype not in get_args(InferenceDtype):
+        raise UserError(f"dtype must be one of {', '.join(get_args(InferenceDtype))}, not {dtype}")
+    where = resolve_device(str(device))
     if dtype == "int8" and where.type != "cpu":
         raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another dtype")
     if not isinstance(run, RunDir):
@@ -187,7 +210,8 @@ def load(
     model.to(where).eval()
     if where.type == "cpu":
         join_matrices(model)
-    return Trained(run, config, open_tokenizer(run.path), model, compute)
+    return Trained(run, config, open_tokenizer(run.path), model, compute,
+                   find_trained_length(run, config))
 
 
 def choose_compute_to_generate(
@@ -214,7 +238,9 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     if scaling.original_positions is None:
         scaling = replace(scaling, original_positions=config.data.seq_len)
     reach = max(config.model.max_positions, scaling.reach)
-    return replace(config.model, rope_scaling=scaling, max_positions=reach)
+    scaled = replace(config.model, rope_scaling=scaling, max_positions=reach)
+    check_table(scaled, f"for a factor of {scaling.factor:g}", "choose a smaller one")
+    return scaled
 
 
 def end_ids(tokenizer: Tokenizer, stops: Iterable[str]) -> list[int]:

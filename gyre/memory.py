@@ -7,6 +7,7 @@ import torch
 from gyre.compute import check_memory
 from gyre.options import Config, TrainConfig
 from gyre.parallel import World
+from model.config import ModelConfig
 from model.encodings import POSITIONS, key_dim, overrides, table_positions
 
 
@@ -19,6 +20,14 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
     check_memory(world.device, count_least_bytes(config, world, dtype, compiled),
                  f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
+
+
+def check_table(model: ModelConfig, origin: str, advice: str) -> None:
+    """Raise UserError if no memory holds the table of rotations of a model. `origin` says where its
+    length is from."""
+    positions = table_positions(model)
+    check_memory(torch.device("cpu"), 4 * positions * key_dim(model),
+                 f"the table of {positions} positions {origin}", advice)
 
 
 def count_least_bytes(

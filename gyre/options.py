@@ -119,6 +119,9 @@ class Config:
         seq_len = self.data.seq_len
         check_range("model.vocab_size", model.vocab_size, Range(ge=self.data.vocab_size))
         check_ranges(train, "train.")
+        if model.max_positions < seq_len:
+            raise UserError(f"model.max_positions {model.max_positions} is shorter than "
+                            f"data.seq_len {seq_len}: lower data.seq_len")
         check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
         # With minutes, the steps are chosen later, and this is checked again then.
         last_step = train.steps if train.minutes is None else math.inf
@@ -130,9 +133,6 @@ class Config:
         if any(step > last_step for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
-        if model.max_positions < seq_len:
-            raise UserError(f"model.max_positions {model.max_positions} is shorter than "
-                            f"data.seq_len {seq_len}: lower data.seq_len")
         if model.max_positions > seq_len and not POSITIONS[model.position].extrapolates:
             raise UserError(
                 f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
@@ -156,7 +156,12 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     try:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
-        raise UserError(str(error)) from None
+        missing = re.fullmatch(r"Object missing required field `(\w+)` - at `\$\.([\w.]+)`",
+                               str(error))
+        if missing is None:
+            raise UserError(str(error)) from None
+        field_name, section = missing.groups()
+        raise UserError(f"{section} needs a {field_name}: give {section}.{field_name}") from None
     config = dataclasses.replace(config, data=find_tokenizer(config.data, config.log.runs))
     # Before `complete_model` computes with them.
     check_range("data.seq_len", config.data.seq_len, Range(ge=1))
@@ -270,6 +275,8 @@ class Option:
             advice = ""
             if "[*" in shown:
                 advice = ": quote its globs, as in ['*.md', b.txt]"
+            elif any(map(dataclasses.is_dataclass, parts)):
+                advice = f": its fields are options, such as {self.name}.type"
             elif float in parts and re.fullmatch(r"-?(0,\d+|\d+,\d{1,2})", str(value)):
                 advice = f": write {str(value).replace(',', '.')}"
             raise UserError(f"{self.name} must be {spell_type(self.hint)}, not {shown}{advice}"

@@ -141,6 +141,7 @@ class Parser(argparse.ArgumentParser):
         if "--" not in words:  # argparse wants all words without an option side by side
             ordered = sorted(words, key=lambda word: word.startswith("-"))
         options, unknown = self.parse_known_args(ordered, namespace)
+        unknown = [word for word in unknown if word != "--"]
         if unknown:
             self.error(self.explain(words, unknown))
         for table in self.tables:

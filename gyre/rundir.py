@@ -3,7 +3,7 @@
 runs/
     NAME/
         config.yaml         the resolved configuration
-        tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
+        tokenizer.model     of an imported run, other files of its tokenizer too, see FILES
         manifest.json       of the prepared data, or of the import
         run.json            when, where, by which command, from which revision; hashes of the above,
                             and of the code of the encoding
@@ -308,17 +308,18 @@ class RunDir:
         cls, config: Config, *, tokenizer: Sequence[Path], manifest: dict[str, Any],
         command: Sequence[str] = (), write: Callable[[Path], None] | None = None,
         points: Sequence[dict[str, Any]] = (),
+        advice: str = "choose another folder with --log.runs",
     ) -> "RunDir":
         """Make the folder of a new run, completely or not at all, and a new wandb run.
 
         `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
         import. `points` are those that a branch inherits; a branch can be resumed once it has saved
-        a checkpoint.
+        a checkpoint. `advice` says what to do if the disk refuses to write.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
         path = cls.new_path(config.log.runs, str(config.name))
-        with writing(path, "choose another folder with --log.runs"):
+        with writing(path, advice):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as staging:
                 staging.mkdir()
@@ -359,14 +360,14 @@ class RunDir:
             path = newest_run(Path(runs))
         path = find_run(Path(path), Path(runs))
         try:
-            record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+            record = read_json(path / "run.json")
             hashes = dict(record["sha256"])
             if not {"config.yaml", "manifest.json"} <= {*hashes}:
                 raise ValueError("a file has no hash")
             stated = record.pop("seal", None)  # older runs have none
             if stated is not None and stated != seal(record):
                 raise ValueError("a field was changed")
-        except (FileNotFoundError, KeyError, TypeError, ValueError):
+        except (UserError, FileNotFoundError, KeyError, TypeError, ValueError):
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
                             "another run") from None
         for name, digest in hashes.items():

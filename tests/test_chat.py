@@ -197,6 +197,21 @@ def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
         render_chat(read_chat(tmp_path), "x")
 
 
+@pytest.mark.parametrize("template", [
+    "{{ tools|dictsort }}", "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"])
+def test_a_template_that_fails_is_told_in_a_sentence(tmp_path, template):
+    with pytest.raises(UserError, match="^the chat template fails for this prompt .*: leave --ch"):
+        render_chat(Chat(template, {}), "x")
+
+
+@pytest.mark.parametrize("stated", [{"default": "x"}, 5, [{"name": "default", "template": 5}]])
+def test_a_template_that_is_no_text_is_refused(tmp_path, stated):
+    save_llama3(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=stated)
+    with pytest.raises(UserError, match="^chat_template in .*tokenizer_config.json is no text"):
+        chat_template(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["def f(x)", "", "  naïve\n中 🙂"])
 def test_a_legacy_sentencepiece_file_chats_as_in_transformers(text, tmp_path):
     save_llama2(tmp_path)

@@ -327,6 +327,14 @@ def test_generating_from_a_folder_writes_nothing(tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_nothing_is_said_of_the_training_of_an_imported_model(tmp_path, capsys):
+    scaling = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "config.json", rope_parameters=scaling, max_position_embeddings=16)
+    assert exit_code(generate_command.main, *GREEDY, folder, "--max-new-tokens", "40") == 0
+    assert "was trained on" not in capsys.readouterr().err
+
+
 def test_a_folder_has_one_checkpoint(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
     lines = error_lines(capsys, generate_command.main, *GREEDY, folder, "--checkpoint", "last")

@@ -207,6 +207,14 @@ def test_other_factors_are_refused(tmp_path, capsys):
                    "neither llama3's nor YaRN's")
 
 
+def test_a_factor_beside_factors_is_named_as_in_the_file(tmp_path, capsys):
+    _, file = make_gguf(tmp_path)
+    factors = np.full(4, 2, np.float32)
+    edit_gguf(file, {"llama.rope.scaling.factor": 4.0}, {"rope_freqs.weight": (factors, "F32")})
+    assert_refused(capsys, "run", file, tmp_path / "back",
+                   "rope_freqs.weight beside a rope.scaling.factor of 4")
+
+
 @pytest.mark.parametrize("fields, scaling, positions", [
     ({"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}, RopeScaling("linear", 2.0, 64),
      128),

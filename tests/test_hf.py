@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import shutil
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -37,8 +36,8 @@ from transformers.utils.logging import warning_once
 from data.tokenizer import open_tokenizer
 from files import read_json
 from formats import hf
-from formats.folders import check_positions
 from gyre.load import load as load_trained
+from gyre.memory import check_table
 from gyre.rundir import RunDir
 from gyre.yaml_files import read_config
 from model.config import RopeScaling
@@ -356,7 +355,7 @@ def test_positions_that_no_memory_holds_are_refused(tmp_path, capsys, monkeypatc
 def test_dynamic_scaling_needs_memory_for_the_trained_positions_only(monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 100)  # 100 pages of 100 bytes
     scaling = RopeScaling("dynamic", 100.0, 16)
-    check_positions(untied(rope_scaling=scaling, max_positions=1600), Path("config.json"))
+    check_table(untied(rope_scaling=scaling, max_positions=1600), "in a file", "mend it")
 
 
 INDEX = "model.safetensors.index.json"

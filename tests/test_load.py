@@ -146,10 +146,16 @@ def test_a_prompt_that_is_no_text_is_refused(model):
 
 @pytest.mark.parametrize("name, value, kind", [
     ("max_new_tokens", 5.0, "a whole number"), ("top_k", 2.5, "a whole number"),
-    ("seed", "7", "a number"), ("temperature", "0.7", "a number")])
+    ("seed", "7", "a number"), ("temperature", "0.7", "a number"), ("seed", None, "a number"),
+    ("temperature", None, "a number"), ("repetition_penalty", None, "a number")])
 def test_an_option_of_another_type_is_refused(name, value, kind, model):
     with pytest.raises(TypeError, match=f"^{name} must be {kind}, not {value!r}$"):
         model.generate(PROMPT, **{name: value})
+
+
+def test_stop_strings_may_be_left_out_and_not_be_none(model):
+    with pytest.raises(TypeError, match="^stop must be text or several texts, not None$"):
+        model.generate(PROMPT, stop=None)
 
 
 @pytest.mark.parametrize("name, hint", [
@@ -226,6 +232,21 @@ def test_int8_is_quantised_when_loaded(run):
     assert not narrow.training
 
 
+def test_a_model_in_int8_is_shown_with_all_its_parameters(run, model):
+    narrow = load(run, device="cpu", dtype="int8")
+    assert repr(narrow) == repr(model).replace("torch.float32", "int8 matrices")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "fp16", torch.bfloat16], ids=str)
+def test_another_dtype_is_refused(run, dtype):
+    with pytest.raises(UserError, match=f"^dtype must be one of auto, .* int8, not {dtype}$"):
+        load(run, dtype=dtype)
+
+
+def test_a_device_may_be_one_of_torch(run):
+    assert load(run, device=torch.device("cpu")).device.type == "cpu"
+
+
 def test_int8_is_only_for_a_cpu(run, monkeypatch):
     monkeypatch.setattr("gyre.load.resolve_device", lambda _: torch.device("meta"))
     with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
@@ -270,6 +291,20 @@ def test_a_scaled_context_can_be_filled_and_no_more(run):
     assert scaled.generate(prompt, max_new_tokens=room)
     with pytest.raises(UserError, match="past the context of 256"):
         scaled.generate(prompt, max_new_tokens=room + 1)
+
+
+def test_a_scaling_of_more_positions_than_memory_holds_is_refused(run, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 100)  # 100 pages of 100 bytes
+    words = "the table of 32000 positions for a factor of 1000 takes .*: choose a smaller one"
+    with pytest.raises(UserError, match=words):
+        load(run, rope_scaling=RopeScaling("linear", 1000.0))
+
+
+@pytest.mark.parametrize("trained, length", [
+    ({}, 32), ({"rope_scaling.type": "linear", "rope_scaling.factor": 4}, 128)], ids=str)
+def test_a_model_knows_how_long_the_texts_were_that_it_was_trained_on(tmp_path, trained, length):
+    run = random_run(tmp_path / "runs", "trained", **trained)
+    assert load(run).trained_length == length
 
 
 def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):

@@ -249,7 +249,10 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     # The byte E9 is not UTF-8.
     (["--name", "caf\udce9"], "^name must be text in UTF-8, not .*: rename a file"),
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
-    (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
+    (["--model.rope_scaling.factor", "2"],
+     "^model.rope_scaling needs a type: give model.rope_scaling.type$"),
+    (["--model.rope_scaling", "yarn"], "not 'yarn': its fields are options, such as model.rope_s"),
+    (["--data.seq_len", "32", "--model.max_positions", "16"], "16 is shorter than data.seq_len 32"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "98 is shorter than data.seq_len 99"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
@@ -394,6 +397,7 @@ def test_underscores_in_front_make_no_option():
 
 
 def test_a_negative_value_of_a_misspelt_option_is_no_option():
+    assert mistake("--prompt=a", "--", "b") == "b is no option: did you mean --run b?"
     assert mistake("--rum", "-1") == "there is no option --rum (did you mean --run?)"
 
 
