@@ -449,7 +449,10 @@ def check_windows(model: Model, context: int, stride: int | None) -> None:
 
 
 def show_progress(models: list[Any]) -> Iterable[Any]:
-    """Return the models, with a progress bar over several; each has one of its own."""
+    """Return the models, with a progress bar over them if there are several.
+
+    While one model is measured, it shows a bar of its own.
+    """
     return tqdm(models, "measuring", unit="model", dynamic_ncols=True, leave=False,
                 disable=len(models) == 1)
 

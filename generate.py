@@ -411,7 +411,8 @@ class Session:
         command, _, argument = words.partition(" ")
         if not words:
             return
-        if not line.startswith(":") and command not in COMMAND_WORDS:
+        is_prompt = not line.startswith(":") and command not in COMMAND_WORDS
+        if is_prompt:
             self.begin(line)
         elif words.startswith("::"):
             self.begin(line[1:])

@@ -16,6 +16,7 @@ train.* (but for the batch size) and log.*, and with --branch-from the name, the
 their schedule, too. A run is written to runs/NAME.
 """
 
+import atexit
 import math
 import shlex
 import signal
@@ -73,6 +74,9 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     with report_errors():
         outcome = run_training(resolve(argv, __doc__), StopSignal())
+    if outcome.signal:
+        # All is saved. Another Ctrl-C while Python ends would only print a traceback.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(128 + outcome.signal if outcome.signal else 0)
 
 
@@ -211,14 +215,14 @@ def take_steps(
     # first step after a validation takes longer than those that are launched while another runs.
     # Without it, each time is exact, and one is enough.
     recent_seconds: deque[float] = deque(maxlen=10 if setup.reads_late else 1)
-    stopping = False  # whether all ranks know that one of them was asked to stop
+    is_asked_to_stop = False  # whether all ranks know that one of them is
     while True:
         # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
         step = progress.step
         # The last step is always due, so no step is started after it.
-        may_start_next = not stopping and not is_due(setup, step + 1, first_save)
+        may_start_next = not is_asked_to_stop and not is_due(setup, step + 1, first_save)
         result = steps.take(step, step + 1 if may_start_next else None)
-        stopping = result.stopping
+        is_asked_to_stop = result.stopping
         recent_seconds.append(result.seconds)
         rate = config.step_tokens / (sum(recent_seconds) / len(recent_seconds))
         can_go_on = progress.advance(result, config.step_tokens)
@@ -227,10 +231,11 @@ def take_steps(
             give_up(f"{GIVE_UP_AFTER} steps in a row were not finite, up to step {progress.step}",
                     setup, run)
         show_step(bar, result.loss, rate)
-        if steps.started is None:
-            stopping = validate_and_save(setup, run, first_save)
-            if stopping or progress.step == config.train.steps:
-                return
+        if steps.started is not None:
+            continue
+        ends_here = validate_and_save(setup, run, first_save)
+        if ends_here or progress.step == config.train.steps:
+            return
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
@@ -292,15 +297,18 @@ def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool
 
 
 def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
-    """Print the time of all training steps of a run, and what to do next."""
+    """Print which weights are the best, the time of all training steps, and what to do next.
+
+    `label` begins the line with the time.
+    """
     if setup.world.is_main:
-        time_taken = tqdm.format_interval(setup.progress.seconds)
-        # The time includes the steps before a run was resumed, or branched off from another.
-        since = " since step 0" if start.source is not None else ""
         best_step = run.checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best_loss:.4f} "
                 "nats/token. generate.py takes them: later validation losses were not lower")
+        time_taken = tqdm.format_interval(setup.progress.seconds)
+        # The time includes the steps before a run was resumed, or branched off from another.
+        since = " since step 0" if start.source is not None else ""
         say(f"{label:7} {time_taken} of training steps{since}; {run.path}\n"
             f"next    python {find_script('generate.py')} "
             f"{shlex.join(options_for_generate(setup, run))}")
@@ -540,7 +548,11 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 
 
 def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
-    """Log that the training diverged, and raise a UserError that begins with `problem`."""
+    """Log that the training diverged, and raise a UserError that begins with `problem`.
+
+    For example: "a weight is not finite after step 7, in float32: try a smaller optim.lr (now 3.0).
+    runs/a has a checkpoint of step 5".
+    """
     run.log({**setup.progress.axes, "diverged": 1})
     advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
     no_step_was_finite = setup.progress.skipped == setup.progress.step

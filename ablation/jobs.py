@@ -55,7 +55,7 @@ class Training(msgspec.Struct, frozen=True):
     trunk: str | None = None
     """The run to branch off from. None: the run starts at step 0."""
     at: int | None = None
-    """The step of the trunk at which the run branches off."""
+    """The step of the trunk at which the run branches off. None without a trunk."""
 
     @property
     def steps(self) -> int:
@@ -139,7 +139,7 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
 
 
 def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Result:
-    """Return the result of a job."""
+    """Return the result of a job. None if a run of it diverged."""
     for training in job.trainings:
         if finish_training(run_training, training, stop) == "diverged":
             return None

@@ -98,7 +98,8 @@ def prepare_data(start: Start, world: World) -> Prepared:
     try:
         return find_or_prepare(start.config.data, fit_vocabulary="data.vocab_size" in fitted,
                                fit_val_fraction="data.val_fraction" in fitted)
-    except TextTooSmallError as error:  # ablate.py does not choose them
+    except TextTooSmallError as error:
+        # Only train.py offers `auto`. ablate.py calls `find_or_prepare` too, so this is added here.
         raise UserError(f"{error}, or let train.py choose them: --data.vocab_size auto "
                         "--data.seq_len auto") from None
 
@@ -208,9 +209,9 @@ def choose_dtype(
 ) -> tuple[torch.dtype, str]:
     """Return the dtype of matrix products, and the reason in words.
 
-    `rates` are those of `measure_rates`, which `auto` needs on a CPU.
+    `rates` are those of `measure_rates`. They may be empty if train.dtype is not auto, and on CUDA.
     """
-    def both_rates() -> list[float]:
+    def both_rates() -> list[float]:  # called for `auto` on a CPU only
         return [rates[torch.float32], rates[torch.bfloat16]]
 
     dtype, reason = resolve_dtype(config.train.dtype, world.device, both_rates)

@@ -1,6 +1,7 @@
 """Build what each process needs for training, from a checkpoint or anew."""
 
 import math
+import os
 import shlex
 from collections.abc import Collection
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gyre.memory import count_rows, count_shards
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World, copy_weights
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, resolve_path
 from gyre.signals import StopSignal
 from gyre.start import Resolved, Start
 from gyre.step import Progress, Setup, add_gradient, summed_loss
@@ -48,8 +49,7 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     if start.has_checkpoint():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
-        run = RunDir.open(config.init_from)
-        weights = run.checkpoints.load_weights("best", shapes=weight_shapes(model))
+        weights = open_base(start).checkpoints.load_weights("best", shapes=weight_shapes(model))
         copy_weights(model, weights.items())
     else:
         copy_weights(model, model.draw_matrices(config.seed))
@@ -125,6 +125,14 @@ def restore(
     return progress
 
 
+def open_base(start: Start) -> RunDir:
+    """Return the run of --init-from. A resumed run may have named it from another folder."""
+    path = str(start.config.init_from)
+    if start.resumed is not None:
+        path = resolve_path(path, start.resumed.record.get("folder", os.getcwd()))
+    return RunDir.open(path)
+
+
 def load_checkpoint(
     run: RunDir, step: int | None, world: World, model: Transformer, optimizers: Optimizers,
     scaler: torch.amp.GradScaler,
@@ -173,15 +181,15 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     learning rates depend on it, so a command that would change the number has to say so.
     """
     steps = start.config.train.steps
-    changes_steps = "train.steps" not in start.given and steps != steps_when_saved
-    end = steps_when_saved if changes_steps else steps
+    names_steps = "train.steps" in start.given
+    end = steps if names_steps else steps_when_saved
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
     # With --resume auto, a run that has ended comes here, too. If another command had shortened it,
     # this one would train it on. If another command had extended it, there is nothing to do.
-    has_reached_both = step >= max(steps, steps_when_saved)
-    if changes_steps and not has_reached_both:
+    trains_on = step < max(steps, steps_when_saved)
+    if not names_steps and steps != steps_when_saved and trains_on:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -56,8 +56,8 @@ CUDA_TOKENS_PER_PASS = 65_536
 LOGITS_AT_ONCE = 1 << 24
 CUDA_LOGITS_AT_ONCE = 1 << 28
 Blocks = list[tuple[int, Tensor]]
-"""Pairs (offset, starts): of each span that begins at s, one of the `starts`, the block with the
-targets s + offset + 1 .. s + offset + T."""
+"""Pairs (offset, starts), each of which stands for one block of several spans: for each s in
+`starts`, the targets s + offset + 1 .. s + offset + T."""
 
 
 class ScoredWindows(NamedTuple):
@@ -69,7 +69,7 @@ class ScoredWindows(NamedTuple):
     """Tokens in a window."""
     scored: int
     """How many of its targets are scored."""
-    behind: int
+    behind: int = 0
     """How many of its targets come after those."""
 
 
@@ -140,7 +140,8 @@ class Scorer:
         first = length
         last = len(self.stream) - 1 - length
         count = min(max_spans, (last - first) // length + 1)
-        return first + torch.arange(count) * (last - first) // max(1, count - 1)
+        offsets = torch.arange(count) * (last - first) // max(1, count - 1)
+        return first + offsets
 
     def rows(self, starts: Tensor, context: int) -> Iterator[Tensor]:
         """Yield the windows of `context` tokens at `starts` and the target after each: ids
@@ -151,14 +152,13 @@ class Scorer:
 
     @torch.inference_mode()
     def nats(
-        self, model: Transformer, starts: Tensor, context: int, scored: int, behind: int = 0,
-        *, first_position: int = 0,
+        self, model: Transformer, windows: ScoredWindows, *, first_position: int = 0
     ) -> Tensor:
         """Return losses of targets in windows, (windows, scored), in float64 on the CPU.
 
-        The arguments are those of ScoredWindows. The first token of a window has the position
-        `first_position`.
+        The first token of a window has the position `first_position`.
         """
+        starts, context, scored, behind = windows
         losses = []
         at_once = max(1, self.logits_at_once // model.config.vocab_size)
         end = context - behind
@@ -182,7 +182,7 @@ class Scorer:
         if model is None:
             return {"loss": None, "se": None}
         groups = [group for group in windows if len(group.starts)]
-        means = torch.cat([self.nats(model, *group).mean(1) for group in groups])
+        means = torch.cat([self.nats(model, group).mean(1) for group in groups])
         # In the order of the text, as `standard_error` takes them.
         ends = torch.cat([group.starts + group.context - group.behind for group in groups])
         return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
@@ -250,7 +250,7 @@ def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Iterator[S
     """
     for offset, starts in blocks:
         ends = offset + torch.arange(stride, seq_len + 1, stride)
-        yield ScoredWindows((starts[:, None] + ends - context).flatten(), context, stride, behind=0)
+        yield ScoredWindows((starts[:, None] + ends - context).flatten(), context, stride)
 
 
 def roll(tokens: int, context: int, stride: int) -> Iterator[ScoredWindows]:
@@ -262,14 +262,14 @@ def roll(tokens: int, context: int, stride: int) -> Iterator[ScoredWindows]:
     """
     targets = tokens - 1
     first = min(context, targets)
-    yield ScoredWindows(torch.zeros(1, dtype=torch.int64), first, first, behind=0)
+    yield ScoredWindows(torch.zeros(1, dtype=torch.int64), first, first)
     whole = (targets - first) // stride
     if whole:
-        yield ScoredWindows(stride * torch.arange(1, whole + 1), context, stride, behind=0)
+        yield ScoredWindows(stride * torch.arange(1, whole + 1), context, stride)
     rest = targets - first - whole * stride
     if rest:
         start = stride * (whole + 1)
-        yield ScoredWindows(torch.tensor([start]), targets - start, rest, behind=0)
+        yield ScoredWindows(torch.tensor([start]), targets - start, rest)
 
 
 def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
@@ -300,7 +300,7 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
         model = scorer.model_for(context)
         # Dynamic scaling of RoPE rotates a text past this limit by its length.
         whole = model is not None and context > model.position.cache_limit
-        # Records of older versions have these names.
+        # What `cut` and `slide` make is called so in records that exist.
         modes = {"nonoverlapping": cut(blocks, seq_len, context, whole),
                  "sliding": slide(blocks, seq_len, context, stride=seq_len // 2)}
         for mode, windows in modes.items():
@@ -324,7 +324,7 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
         for windows in roll(tokens, context, stride):
             # A forward pass at a time, for the bar.
             for starts in windows.starts.split(max(1, scorer.tokens_per_pass // windows.context)):
-                nats = scorer.nats(model, starts, windows.context, windows.scored).flatten()
+                nats = scorer.nats(model, windows._replace(starts=starts)).flatten()
                 losses.append(nats)
                 bar.update(len(nats))
     return torch.cat(losses)
@@ -376,8 +376,9 @@ def shift(scorer: Scorer, spans: Tensor) -> float | None:
     longer = scorer.model_for(2 * seq_len)
     if longer is None:
         return None
-    still = scorer.nats(scorer.model, spans, seq_len, seq_len)
-    moved = scorer.nats(longer, spans, seq_len, seq_len, first_position=seq_len)
+    windows = ScoredWindows(spans, context=seq_len, scored=seq_len)
+    still = scorer.nats(scorer.model, windows)
+    moved = scorer.nats(longer, windows, first_position=seq_len)
     return (moved - still).mean().item()
 
 
@@ -415,7 +416,8 @@ def loss_of_32(scorer: Scorer) -> float:
     """
     context = min(32, scorer.seq_len)
     starts = torch.arange(0, len(scorer.stream) - context, 4 * context)
-    return scorer.nats(scorer.model, starts, context, context // 2).mean().item()
+    windows = ScoredWindows(starts, context=context, scored=context // 2)
+    return scorer.nats(scorer.model, windows).mean().item()
 
 
 # --- what a run is --------------------------------------------------------------------------------

@@ -86,8 +86,8 @@ class Start:
     ignores_file: bool = False
     """Whether the command has a --config, and resumes a run, which has its own."""
     has_default_sizes: bool = False
-    """Whether a command has started a new run and left the sizes of its model at their defaults:
-    without a configuration file, another run or an option of MODEL_SIZES."""
+    """Whether the model of a new run has the default sizes because nothing names others: the
+    command has no --config, no --init-from and no option of MODEL_SIZES."""
 
     @property
     def config(self) -> Config:
@@ -107,10 +107,11 @@ class Start:
         return self.source is None and self.config.init_from is not None
 
     def has_checkpoint(self) -> bool:
-        """Return whether there is a checkpoint to restore, by what is on the disk now.
+        """Return whether the training starts from a checkpoint, by what is on the disk now.
 
-        A run that was killed before its first save has none, and starts at step 0 when resumed.
-        Raises UserError for a branch that was killed so early: it could not start where it should.
+        A new branch always does: `load_checkpoint` refuses a trunk without one. A run that was
+        killed before its first save has none, and starts at step 0 when resumed. Raises UserError
+        for a branch that was killed so early: it could not start where it should.
         """
         if self.trunk is not None:
             return True
@@ -166,12 +167,13 @@ def resolve(argv: list[str], doc: str) -> Start:
             start = resume(RunDir.open(path), argv, given, resumes_auto=True)
             check_origin(start, options.init_from)
             return replace(start, ignores_file=bool(options.config))
+    base = None
     if options.init_from:
-        run = RunDir.open(options.init_from)
-        draft = draft_from_run(run, config_layers, given)
+        base = RunDir.open(options.init_from)
+        draft = draft_from_run(base, config_layers, given)
     else:
         draft = make_draft(*config_layers, given)
-    stem = make_stem(options, draft.config)
+    stem = make_stem(options, draft.config, base)
     # Those in a configuration file may be for the text of that file.
     if "data.column" in given or "data.separator" in given:
         check_use(draft.config.data)
@@ -181,25 +183,25 @@ def resolve(argv: list[str], doc: str) -> Start:
     return replace(start, has_default_sizes=has_default_sizes)
 
 
-def make_stem(options: Namespace, config: Config) -> str:
+def make_stem(options: Namespace, config: Config, base: RunDir | None) -> str:
     """Return the name of a new run that is not given one, without its seed.
 
-    An example is small-book-tuned-rope. Its parts are the configuration file, the text if the
-    command line names it, "tuned" with --init-from, and the encoding. With --init-from and no
-    configuration file, the first part is the name of the run to start from. That name usually has
-    the encoding, so it is not added.
+    `base` is the run of --init-from. An example is small-book-tuned-rope. Its parts are the
+    configuration file, the text if the command line names it, "tuned" with --init-from, and the
+    encoding. With --init-from and no configuration file, the first part is the name of the run to
+    start from. That name usually has the encoding, so it is not added.
     """
     parts = ["gyre"]
     if options.config:
         parts = [Path(options.config[0]).stem]
-    elif options.init_from:
-        parts = [RunDir.open(options.init_from).path.name]
+    elif base is not None:
+        parts = [base.path.name]
     if any(name in options.given for name in TEXT_NAMES):
         label = label_text(config.data)[:LONGEST_TEXT]
         parts.append(label.rstrip("-."))
-    if options.init_from:
+    if base is not None:
         parts.append("tuned")
-    if options.config or not options.init_from:
+    if options.config or base is None:
         parts.append(config.model.position)
     return "-".join(parts)
 
@@ -321,9 +323,11 @@ def resume(run: RunDir, argv: list[str], given: Layer, resumes_auto: bool = Fals
 
 def check_warmup(run: RunDir, saved: Config, given: Layer) -> None:
     """Raise UserError if --train.steps would end a resumed or branched run in its warm-up."""
+    if "optim.warmup_steps" in given:  # `Config.check` compares two numbers of one command
+        return
     steps = given.get("train.steps")
-    warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
-    if steps is None or AUTO in (steps, warmup_steps):  # `make_config` refuses `auto`
+    warmup_steps = saved.optim.warmup_steps
+    if steps is None or steps == AUTO:  # `make_config` refuses `auto`
         return
     if steps < warmup_steps:
         raise UserError(f"--train.steps {steps} would end in the warm-up of {run.path} "

@@ -170,7 +170,8 @@ class Setup:
     """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
-    """The final one. While the first steps are timed for train.minutes, train.steps is a limit."""
+    """Final, but for train.steps while the first steps are timed for train.minutes: it is a
+    placeholder then."""
     world: World
     compute: Compute
     parallelism: Replicated

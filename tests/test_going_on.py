@@ -41,6 +41,12 @@ def test_a_branch_refuses_a_step_to_keep_before_its_first(finished, capfd):
     assert f"train.keep names step 6, and {finished} has taken 6 steps: leave it out" in said
 
 
+def test_a_warm_up_that_the_command_gives_is_not_blamed_on_the_run(finished, capfd):
+    argv = ["--branch-from", finished, "--train.steps=8", "--optim.warmup_steps=9"]
+    said = error_lines(capfd, train.main, *argv)[-1]
+    assert "optim.warmup_steps must be in [0, 8], not 9" in said
+
+
 @pytest.mark.parametrize("option", ["--train.steps", "--optim.warmup_steps"])
 def test_a_resumed_run_chooses_no_number_again(finished, option, capfd):
     said = error_lines(capfd, train.main, "--resume", finished, option, "auto")[-1]

@@ -149,7 +149,7 @@ def test_logits_are_computed_for_as_many_tokens_as_fit(device, sizes, monkeypatc
         return logits(states)
 
     monkeypatch.setattr(s.model, "logits", watched)
-    s.nats(s.model, torch.tensor([0]), context=T, scored=T)
+    s.nats(s.model, measure.ScoredWindows(torch.tensor([0]), context=T, scored=T))
     assert seen == sizes
 
 

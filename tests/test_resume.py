@@ -249,6 +249,25 @@ def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
     assert not (path / "last").exists()
 
 
+def test_a_killed_fine_tuning_begins_again_from_its_base_in_another_folder(
+    workdir, tmp_path, monkeypatch
+):
+    base = train_tiny(workdir, "base", "--train.steps=2", "--optim.warmup_steps=0")
+    monkeypatch.chdir(workdir)
+    path = workdir / "runs" / "tuned-early"
+    kill_before("save", always, *training_argv(
+        workdir, "--init-from", f"runs/{base.name}", "--name", path.name, "--train.steps=2",
+        "--optim.warmup_steps=0"))
+    losses = read_metric(path)
+    # Another run of that name lies in the folder from which it goes on.
+    other = train_tiny(workdir, "other", "--seed=9", "--train.steps=2", "--optim.warmup_steps=0")
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(other, tmp_path / "runs" / base.name)
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(train.main, "--resume", path) == 0
+    assert read_metric(path) == losses
+
+
 def test_a_run_without_a_checkpoint_lacks_no_validation():
     """It begins again, and nothing is validated before the first step."""
     setup: Any = SimpleNamespace(progress=Progress(), config=make_config(), world=ALONE)
