@@ -8,7 +8,8 @@ from gyre.compute import check_memory
 from gyre.options import Config, TrainConfig
 from gyre.parallel import World
 from model.config import ModelConfig
-from model.encodings import POSITIONS, key_dim, overrides, table_positions
+from model.encodings import POSITIONS, key_dim, overrides
+from model.position import table_positions
 
 
 def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool) -> None:

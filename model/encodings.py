@@ -348,14 +348,6 @@ def key_dim(config: ModelConfig) -> int:
     return POSITIONS[config.position].key_width_factor * config.head_dim
 
 
-def table_positions(config: ModelConfig) -> int:
-    """Return how many positions the table of a `RoPE` covers."""
-    scaling = config.rope_scaling
-    if scaling is not None and scaling.type == "dynamic":  # each longer text has its own table
-        return min(config.max_positions, scaling.original_positions)
-    return config.max_positions
-
-
 # The encodings that are listed before those for experiments.
 MAIN = ("rope", "sinusoidal", "learned", "alibi", "none")
 

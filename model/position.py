@@ -111,6 +111,14 @@ class PositionEncoding(nn.Module):
         return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
 
 
+def table_positions(config: ModelConfig) -> int:
+    """Return how many positions the table of a `RoPE` covers."""
+    scaling = config.rope_scaling
+    if scaling is not None and scaling.type == "dynamic":  # each longer text has its own table
+        return min(config.max_positions, scaling.original_positions)
+    return config.max_positions
+
+
 class RoPE(PositionEncoding):
     """Rotary positions: pair j of every query and key turns by position * theta^(-2j/D).
 
@@ -147,7 +155,7 @@ class RoPE(PositionEncoding):
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
         self.config = config
-        self.table = self.precompute(int(min(config.max_positions, self.cache_limit)))
+        self.table = self.precompute(table_positions(config))
 
     def precompute(self, end: int) -> Tensor:
         """Return the rotations of positions 0 .. end-1 in a text of `end` tokens, (end, D/2, 2)."""
