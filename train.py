@@ -560,7 +560,9 @@ def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
         advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
                   "model, such as its position encoding, for values that are not finite")
     saved = run.checkpoints.saved_step("last")
-    checkpoint = f"a checkpoint of step {saved}" if saved else "no checkpoint"
+    checkpoint = "no checkpoint: remove it, or give the next one another --name"
+    if saved:
+        checkpoint = f"a checkpoint of step {saved}"
     raise UserError(f"{problem}, in {setup.config.train.dtype}: {advice}. {run.path} has "
                     f"{checkpoint}")
 

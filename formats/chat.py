@@ -33,9 +33,9 @@ def chat_template(folder: Path) -> str | None:
             raise UserError(f"{file} is not UTF-8: save it as UTF-8 ({error})") from None
     template = read_optional(folder / SETTINGS).get("chat_template")
     if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template")
-                 for entry in template if isinstance(entry, dict)}
-        template = named.get("default")
+        named = [entry for entry in template
+                 if isinstance(entry, dict) and entry.get("name") == "default"]
+        template = named[0].get("template") if named else None
     if template is not None and not isinstance(template, str):
         raise UserError(f"chat_template in {folder / SETTINGS} is no text, and no list of texts "
                         "with names: mend it, or remove it")
@@ -57,8 +57,8 @@ def read_chat(folder: Path) -> Chat:
     if template is None:
         raise UserError(f"{folder} has no chat template ({CHAT}, or chat_template in {SETTINGS}, "
                         "and of several the one called default): leave --chat out. After a "
-                        "training on chats, a prompt is lines such as 'user: Hello' and "
-                        "'assistant:'")
+                        "training on chats, say in bash "
+                        "--prompt $'user: Hello\\nassistant:' --stop $'\\nuser:'")
     stated = read_optional(folder / SETTINGS)
     if not (folder / JSON).is_file() and stated.get("legacy") is not True:
         raise UserError(f"--chat needs a {JSON}, and {folder} has none: without `legacy: true` in "

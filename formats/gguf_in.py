@@ -32,11 +32,13 @@ READ = {"attention.value_length", "rope.dimension_count", "rope.freq_base", "rop
         "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
         "rope.scaling.attn_factor", "rope.scaling.finetuned", "tensor_data_layout"}
 
-# Fields that we have no counterpart for, with the value that changes nothing. For those that are
-# not here it is 0, false or nothing. llama.cpp reads no yarn_* for this architecture.
-NEUTRAL = {"rope.scaling.yarn_ext_factor": 1, "rope.scaling.yarn_attn_factor": 1,
-           "rope.scaling.yarn_beta_fast": 32, "rope.scaling.yarn_beta_slow": 1,
-           "attention.causal": True, "logit_scale": 1, "residual_scale": 1, "embedding_scale": 1}
+# Fields that we have no counterpart for, with the values that change nothing. For those that are
+# not here they are 0, false and nothing. llama.cpp reads no yarn_* for this architecture, and takes
+# a scale of 0 for none.
+NEUTRAL = {"rope.scaling.yarn_ext_factor": (0, 1), "rope.scaling.yarn_attn_factor": (0, 1),
+           "rope.scaling.yarn_beta_fast": (0, 32), "rope.scaling.yarn_beta_slow": (0, 1),
+           "attention.causal": (True,), "logit_scale": (0, 1), "residual_scale": (0, 1),
+           "embedding_scale": (0, 1)}
 
 # Quantised tensors become float32, which holds each value that they stand for.
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
@@ -174,7 +176,8 @@ def refuse_unknown(theirs: dict[str, Any]) -> None:
     """Raise ValueError for a field that may change the model, and that we do not read."""
     for name, value in theirs.items():
         is_known = name in READ or name in SIZES.values()
-        if not is_known and value and value != NEUTRAL.get(name):
+        changes_nothing = value in NEUTRAL[name] if name in NEUTRAL else not value
+        if not is_known and not changes_nothing:
             raise ValueError(f"llama.{name} {value!r}: we have no counterpart for it")
 
 

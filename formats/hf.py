@@ -57,6 +57,7 @@ ROPES = {
 # Fields that we have no counterpart for, with the value that they have where they are absent.
 WITHOUT_COUNTERPART = {
     "attention_bias": False, "mlp_bias": False, "hidden_act": "silu",
+    "is_causal": True, "attention_chunk_size": None,
     "sliding_window": None, "no_rope_layers": None, "num_local_experts": None,
     "partial_rotary_factor": 1, "rope_interleaved": False,
     "qk_norm": False, "use_qk_norm": False,

@@ -159,8 +159,8 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
     """Raise UserError if `size` bytes are more than all the memory of the device."""
     available = memory_of(device)
     if size > available:
-        raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {available:.3g}: "
-                        f"{advice}")
+        raise UserError(f"{what} takes {size / 1e9:,.1f} GB or more, and {device} has "
+                        f"{available / 1e9:,.1f}: {advice}")
 
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores

@@ -427,8 +427,8 @@ def test_chat_without_a_template_is_an_error(how, tmp_path, capsys):
     random_run(tmp_path / "runs", "noise")
     message = error_lines(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
     assert "runs/noise has no chat template (chat_template.jinja, or chat_template in " in message
-    assert message.endswith("leave --chat out. After a training on chats, a prompt is lines such "
-                            "as 'user: Hello' and 'assistant:'")
+    assert message.endswith("leave --chat out. After a training on chats, say in bash --prompt "
+                            "$'user: Hello\\nassistant:' --stop $'\\nuser:'")
 
 
 def test_the_lines_of_the_document_write_dialogues_in_the_template(tmp_path, monkeypatch, capsys):

@@ -97,7 +97,7 @@ def test_what_fits_into_half_of_the_memory_is_accepted():
 
 
 def test_a_model_that_no_memory_holds_is_refused():
-    with pytest.raises(UserError, match="it takes .* bytes or more, and cpu has .*: wait"):
+    with pytest.raises(UserError, match="it takes .* GB or more, and cpu has .*: wait"):
         compute.check_memory(CPU, 2 * psutil.virtual_memory().total, "it", "wait")
 
 

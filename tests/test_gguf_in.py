@@ -247,6 +247,7 @@ def test_fields_that_have_defaults_may_be_missing(tmp_path):
 @pytest.mark.parametrize("fields, words", [
     ({"general.architecture": "qwen2"}, "general.architecture is 'qwen2': we have llama"),
     ({"llama.expert_count": 8}, "llama.expert_count 8: we have no counterpart"),
+    ({"llama.attention.causal": False}, "llama.attention.causal False: we have no counterpart"),
     ({"llama.attention.sliding_window": 32}, "llama.attention.sliding_window 32"),
     ({"llama.rope.dimension_count": 4}, "rope.dimension_count 4 is not the width of a head, 8"),
     ({"llama.attention.value_length": 4}, "attention.value_length 4 is not the width of a head, 8"),

@@ -614,6 +614,8 @@ def test_mistral_without_a_window_is_llama():
     *(({name: 2}, f"{name} 2: we have no counterpart") for name in (
         "attention_bias", "mlp_bias", "hidden_act", "sliding_window", "quantization_config",
         "partial_rotary_factor", "embedding_multiplier", "attn_logit_softcapping", "auto_map")),
+    ({"is_causal": False}, "is_causal False: we have no counterpart"),
+    ({"attention_chunk_size": 4}, "attention_chunk_size 4: we have no counterpart"),
     *(({name: None}, f"what {name} is") for name in ("rms_norm_eps", "max_position_embeddings")),
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
     ({"model_type": "mistral"}, "mistral without sliding_window"),
