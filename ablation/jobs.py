@@ -17,6 +17,7 @@ import msgspec
 
 from ablation.options import to_words
 from ablation.record import measure_runs
+from data.dataset import find_or_prepare
 from errors import UserError, report_errors
 from files import first_line, locked, remove
 from gyre.fit import make_draft
@@ -56,6 +57,8 @@ class Training(msgspec.Struct, frozen=True):
     """The run to branch off from. None: the run starts at step 0."""
     at: int | None = None
     """The step of the trunk at which the run branches off. None without a trunk."""
+    text_sha256: str | None = None
+    """The hash of the study's text. None: it is not known, or the trunk has been compared."""
 
     @property
     def steps(self) -> int:
@@ -238,6 +241,7 @@ def make_start(training: Training) -> Start:
     if Path(training.folder).exists():
         run = RunDir.open(training.folder)
         check_encoding(run)
+        check_text(training, run.manifest)
         return resume(run, ["--resume", training.folder], {})
     argv = to_argv(training)
     if training.trunk is not None:
@@ -245,9 +249,20 @@ def make_start(training: Training) -> Start:
         check_encoding(trunk)
         return branch(trunk, argv, training.options, training.at)
     draft = make_draft(training.options)
+    check_text(training, find_or_prepare(draft.config.data).manifest)
     # argv is for the log only: the options are in the draft, and in `given`. No stem is needed: it
     # is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
+
+
+def check_text(training: Training, manifest: dict[str, Any]) -> None:
+    """Raise UserError if this manifest is not of the text that the study began with. Records of two
+    texts would not compare."""
+    if training.text_sha256 is None:
+        return
+    if manifest["text"]["sha256"] != training.text_sha256:
+        raise UserError(f"the text of {Path(training.folder).name} is not that with which the "
+                        "study began: put it back, or begin another study with --name")
 
 
 def check_encoding(run: RunDir) -> None:

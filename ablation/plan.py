@@ -190,6 +190,9 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     second_val: bool | None = None
     """Whether rates are tuned on another validation text than the one that is reported."""
     calibration: Calibration | None = None
+    text_sha256: str | None = None
+    """The hash of the text, which every training must have. None: the plan is of an older
+    version."""
 
 
 def read_plan(path: Path) -> Plan:
@@ -207,10 +210,11 @@ def write_plan(path: Path, plan: Plan) -> None:
     """Write the plan of the study at `path`. Fields of older versions stay in the file."""
     file = path / "plan.json"
     stored = read_sealed(file, ADVICE) if file.exists() else {}
-    # Only these: the file leaves out fields with their default, such as seeds that were withdrawn.
-    older = {name: value for name, value in stored.items()
-             if name not in Plan.__struct_fields__}
-    write_sealed(file, older | msgspec.to_builtins(plan))
+    fields = msgspec.to_builtins(plan)
+    # A field that has its default again, such as that of withdrawn seeds, is not in `fields`.
+    kept = {name: value for name, value in stored.items()
+            if name in fields or name not in Plan.__struct_fields__}
+    write_sealed(file, kept | fields)
 
 
 def add_seeds(plan: Plan, seeds: Sequence[int], command: str) -> Plan:

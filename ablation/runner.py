@@ -134,6 +134,7 @@ def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
                             data.manifest["vocab_size"]),
         machine=planning.machine(), versions=planning.versions(), git=git_revision(),
         tuned=Tuned(arms={}), diverged=[], second_val=True,
+        text_sha256=data.manifest["text"]["sha256"],
     )
     if beside:
         plan.committed_grown_from = beside.grown_from

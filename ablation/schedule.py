@@ -115,7 +115,8 @@ def plan_run(
 ) -> Training:
     """Return how to train a run with these options, over what all runs share."""
     options = complete_options(command, plan, name, steps, options)
-    return Training(folder=str(command.path / name), options=command.shared | options)
+    return Training(folder=str(command.path / name), options=command.shared | options,
+                    text_sha256=plan.text_sha256)
 
 
 def plan_branch(

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
+import msgspec
 import pytest
 from builders import parse_config, tiny_argv
 
@@ -202,6 +203,22 @@ def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
     assert finish_training(train.run_training, training, StopSignal()) == "finished"
     assert jobs.resumable_step(Path(training.folder)) == 10
+
+
+def test_a_training_of_another_text_than_the_study_began_with_is_refused(workdir):
+    training = msgspec.structs.replace(tiny_training(workdir, "other-text"), text_sha256="another")
+    with pytest.raises(UserError, match="the text of other-text is not that with which the study"):
+        finish_training(train.run_training, training, StopSignal())
+    assert not Path(training.folder).exists()
+
+
+def test_a_run_of_another_text_than_the_study_began_with_does_not_go_on(workdir):
+    training = tiny_training(workdir, "earlier-text")
+    finish_training(train.run_training, training, StopSignal())
+    longer = msgspec.structs.replace(training, text_sha256="another",
+                                     options=training.options | {"train.steps": 12})
+    with pytest.raises(UserError, match="the text of earlier-text is not that with which the stud"):
+        finish_training(train.run_training, longer, StopSignal())
 
 
 def test_a_run_without_its_validation_losses_is_to_be_removed(workdir):
