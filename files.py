@@ -63,7 +63,8 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
     If another process has the lock, say `busy` and wait; without `wait`, raise it as a UserError.
-    The system releases the lock of a process that dies.
+    Raises UserError also where the lock cannot be written. The system releases the lock of a
+    process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.with_name(f".{path.name}.lock")
@@ -75,6 +76,9 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
             raise UserError(busy) from None
         say(busy)
         lock.acquire()
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {first_line(error)}; make room or check the "
+                        "permissions") from error
     try:
         yield
     finally:

@@ -343,3 +343,11 @@ def test_a_lock_has_one_owner_at_a_time(tmp_path, launch_ranks):
     path.write_bytes(b"")
     launch_ranks(3, add_60_bytes, path).join()
     assert len(path.read_bytes()) == 180
+
+
+def test_a_lock_that_cannot_be_written_is_told_in_a_sentence(tmp_path, monkeypatch):
+    refused = Mock(side_effect=OSError(30, "Read-only file system"))
+    monkeypatch.setattr(files.FileLock, "acquire", refused)
+    words = "^cannot write .*/.run.lock: .*Read-only file system; make room or check the permissio"
+    with pytest.raises(UserError, match=words), files.locked(tmp_path / "run", "busy"):
+        pass
