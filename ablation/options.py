@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Plan, Tier
-from data.sources import SOURCES, DataConfig
+from data.sources import TEXT_OPTIONS, DataConfig
 from errors import Range, UserError, say
 from gyre.compute import resolve_device
 from gyre.options import Config, flatten, make_config
@@ -24,9 +24,6 @@ from gyre.yaml_files import read_yaml
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
           "log.job_type", "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
-# What names a text, and belongs to it.
-TEXT = {f"data.{option}" for source in SOURCES.values() for option in source.options}
-TEXT.add("data.source")
 # Options of ablate.py that a study which this one is beside has settled.
 SETTLED = ("config", "tier", "tokens", "no_tuning")
 # Options of train.py that can be given all the same.
@@ -198,7 +195,8 @@ def share_options(config: Config, layers: Sequence[Mapping[str, Any]]) -> dict[s
     shared: dict[str, Any] = {}
     for layer in (*layers, numbers):
         shared |= flatten(layer)
-    for name in shared.keys() & TEXT:  # a later layer may have replaced the text of an earlier one
+    # A later layer may have replaced the text of an earlier one.
+    for name in shared.keys() & TEXT_OPTIONS:
         shared[name] = attrgetter(name)(config)
     return shared
 

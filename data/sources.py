@@ -44,17 +44,6 @@ ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.fi
 NOT_LIBRARY = re.compile("(test|tests|idle_test|site-packages|dist-packages|encodings)$"
                          "|_sysconfigdata|config-")
 
-# Four sets of options that belong to a text, each larger than the one before.
-# Their values are names. If a command gives one, it is a part of the default name of its run.
-TEXT_NAMES = ("data.files", "data.url", "data.hub")
-# If none of these has another value, a run with --init-from has the text of its base, or another
-# part of the same data set, and reads it as its base did.
-TEXT_ORIGIN = ("data.source", *TEXT_NAMES)
-# If one of these has another value, the text has another size, and numbers are fitted to it.
-TEXT_CHOICE = (*TEXT_ORIGIN, "data.hub_config", "data.hub_split", "data.hub_revision")
-# What a run with --init-from does not take over from its base if it has another text.
-TEXT_OPTIONS = (*TEXT_CHOICE, "data.sha256", "data.column", "data.separator")
-
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -499,6 +488,18 @@ SOURCES: dict[str, type[Source]] = {
     "stdlib": StandardLibrary, "files": Files, "url": Url, "hub": Hub,
 }
 
+# Four sets of options that belong to a text, each smaller than the one before.
+# What a run with --init-from does not take over from its base if it has another text.
+TEXT_OPTIONS = {"data.source", *(f"data.{option}" for source in SOURCES.values()
+                                 for option in source.options)}
+# If one of these has another value, the text has another size, and numbers are fitted to it.
+TEXT_CHOICE = TEXT_OPTIONS - {"data.sha256", "data.column", "data.separator"}
+# Their values are names. If a command gives one, it is a part of the default name of its run.
+TEXT_NAMES = tuple(f"data.{name}" for name, source in SOURCES.items() if name in source.options)
+# If none of these has another value, a run with --init-from has the text of its base, or another
+# part of the same data set, and reads it as its base did.
+TEXT_ORIGIN = ("data.source", *TEXT_NAMES)
+
 
 def make_notes(config: DataConfig) -> Notes:
     """Return notes on a text that is read by this configuration, with nothing noticed yet."""
@@ -539,14 +540,16 @@ def check_sources(layer: Mapping[str, Any]) -> None:
 
     In different layers, the later one replaces the earlier one.
     """
-    named = [name for name in ("files", "url", "hub") if layer.get(f"data.{name}")]
+    named = [name for name in TEXT_NAMES if layer.get(name)]
     source = layer.get("data.source")
     if len(named) > 1:
-        options = " and ".join(f"data.{name}" for name in named)
-        raise UserError(f"{options} are different texts: leave one of them out")
-    if named and source in SOURCES and named[0] not in SOURCES[source].options:
-        raise UserError(f"data.source {source} and data.{named[0]} are different texts: leave one "
-                        "of them out")
+        raise UserError(f"{' and '.join(named)} are different texts: leave one of them out")
+    if not named or source not in SOURCES:
+        return
+    (name,) = named
+    if name.removeprefix("data.") not in SOURCES[source].options:
+        raise UserError(f"data.source {source} and {name} are different texts: leave one of them "
+                        "out")
 
 
 def check_use(config: DataConfig) -> None:

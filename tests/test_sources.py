@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
 from pydoc_data import topics
+from types import ModuleType
 from unittest.mock import MagicMock, Mock
 
 import huggingface_hub
@@ -23,7 +24,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data import documents, readers
+from data import documents, readers, sources
 from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
@@ -82,6 +83,19 @@ def test_files_leave_a_source_that_reads_them(monkeypatch):
     config = DataConfig(source="poems", files=["a.poem"], column="verse")
     config.check()
     assert (config.source, config.column) == ("poems", "verse")
+
+
+def test_the_options_of_a_new_source_belong_to_its_text(monkeypatch):
+    """A class and a line in data/sources.py are enough."""
+    code = Path(sources.__file__).read_text(encoding="utf-8")
+    code = code.replace("# A new source:", "class Shelf(Source):\n    options = ('shelf',)\n\n#")
+    code = code.replace('"hub": Hub,', '"hub": Hub, "shelf": Shelf,')
+    changed = ModuleType("changed_sources")
+    monkeypatch.setitem(sys.modules, changed.__name__, changed)
+    exec(code, vars(changed))
+    for names in (changed.TEXT_OPTIONS, changed.TEXT_CHOICE, changed.TEXT_ORIGIN,
+                  changed.TEXT_NAMES):
+        assert "data.shelf" in names
 
 
 # The standard library
