@@ -24,8 +24,8 @@ from gyre.yaml_files import read_yaml
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
           "log.job_type", "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
-# Options of ablate.py that a study which this one is beside has settled.
-SETTLED = ("config", "tier", "tokens", "no_tuning")
+# Options of ablate.py that the study of --beside has settled, and so it has --config.
+SETTLED = ("tier", "tokens", "no_tuning")
 # Options of train.py that can be given all the same.
 OPEN = re.compile(r"data\.(?!seq_len)|log\b|name\b|optim\.lr\b|train\.device\b")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
@@ -242,16 +242,19 @@ def choose_tier(options: Namespace, beside: Plan | None) -> Tier:
 
 def check_settled(options: Namespace) -> None:
     """Raise UserError for an option that the study of --beside has settled."""
-    settled = {}
-    for name in SETTLED:
-        value = getattr(options, name)
-        if value != getattr(StudyOptions, name, []):
-            settled[name] = value
-    for name, value in (settled | options.given).items():
-        if not OPEN.match(name):
-            (word,) = to_words({name: value})
-            raise UserError(f"{word} has no place beside {options.beside}, which settles it: "
-                            "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
+    reason = f"has no place beside {options.beside}, which settles it: leave it out"
+    settled = ["config"] if options.config else []
+    settled += [name for name in SETTLED if getattr(options, name) != getattr(StudyOptions, name)]
+    if settled:
+        raise UserError(f"--{settled[0].replace('_', '-')} {reason}")
+    for name, value in options.given.items():
+        if OPEN.match(name):
+            continue
+        (word,) = to_words({name: value})
+        advice = ""
+        if name not in SHARED:
+            advice = ", or say it for a new arm, --arm NAME=OPTION=VALUE"
+        raise UserError(f"{word} {reason}{advice}")
 
 
 def check_chosen(

@@ -389,15 +389,19 @@ def test_the_report_tells_committed_arms_from_new_ones(extended):
     assert "| b, measured here | 0.004 |" in page
 
 
-@pytest.mark.parametrize("extra, words", [
-    (["--train.batch_size", "9"], "--train.batch_size=9 has no place beside"),
-    (["--tokens", "4k"], "--tokens=4k has no place beside"),
-    (["--tier", "full"], "--tier=full has no place beside"),
-    (["--no-tuning"], "--no_tuning=true has no place beside")])
+@pytest.mark.parametrize("extra, option, advice", [
+    (["--model.dim", "64"], "--model.dim=64", ", or say it for a new arm, --arm NAME=OPTION=VALUE"),
+    (["--train.batch_size", "9"], "--train.batch_size=9", ""),
+    (["--tokens", "4k"], "--tokens", ""),
+    (["--tier", "full"], "--tier", ""),
+    (["--config", "small.yaml"], "--config", ""),
+    (["--no-tuning"], "--no-tuning", "")])
 def test_beside_a_study_what_it_settles_is_refused(workdir, finished, tmp_path, capsys, extra,
-                                                   words):
+                                                   option, advice):
+    """With advice that can be followed: all arms of a study have the same batches."""
     argv = beside_arguments(workdir, finished, tmp_path, *extra)
-    assert words in error_lines(capsys, ablate.main, *argv)[-1]
+    assert error_lines(capsys, ablate.main, *argv)[-1].endswith(
+        f"{option} has no place beside {finished}, which settles it: leave it out{advice}")
 
 
 def test_beside_a_study_other_tokens_are_refused(workdir, finished, tmp_path, capsys):
