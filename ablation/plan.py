@@ -233,9 +233,14 @@ def withdraw_seeds(plan: Plan, n_seeds: int, command: str) -> Plan:
 
     `command` is the line that withdraws them.
     """
+    seeds = plan.seeds[:n_seeds]
     grown_from = [n for n in plan.grown_from or [] if n < n_seeds]
+    diverged = plan.diverged
+    if diverged is not None:  # runs of the study beside, of which the added seeds were some
+        kept = {f"{arm}-s{seed}" for arm in plan.arms for seed in seeds}
+        diverged = [name for name in diverged if name in kept]
     return msgspec.structs.replace(
-        plan, seeds=plan.seeds[:n_seeds], grown_from=grown_from or None, command=command)
+        plan, seeds=seeds, grown_from=grown_from or None, diverged=diverged, command=command)
 
 
 # --- arms -----------------------------------------------------------------------------------------

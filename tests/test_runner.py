@@ -797,6 +797,13 @@ def test_withdrawn_seeds_leave_nothing_in_the_file(tmp_path):
     assert plan.read_plan(tmp_path / "grown").grown_from is None
 
 
+def test_withdrawn_seeds_leave_no_diverged_run(tmp_path):
+    """The study beside may have such runs, which the report would list."""
+    grown = make_grown(tmp_path / "grown", to=2)
+    grown.diverged = ["rope-s0", "rope-s1"]
+    assert plan.withdraw_seeds(grown, 1, "python ablate.py --seeds 1").diverged == ["rope-s0"]
+
+
 def test_a_study_can_go_back_to_fewer_seeds_than_it_was_grown_to(tmp_path):
     grown = make_grown(tmp_path / "grown", to=60)
     command = Mock(path=tmp_path / "grown", line="python ablate.py --seeds 3")
