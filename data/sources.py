@@ -151,6 +151,8 @@ class DataConfig:
         for option in known:
             if option not in options and getattr(self, option) != getattr(DataConfig, option):
                 raise UserError(f"data.{option} has no effect with data.source {self.source}")
+        if self.sha256 is not None and not re.fullmatch("[0-9A-Fa-f]{64}", self.sha256):
+            raise UserError(f"data.sha256 must be 64 hexadecimal digits, not {self.sha256!r}")
         check_ranges(self, "data.")
 
 

@@ -278,6 +278,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files"),
+    (["--data.sha256", "abc", "--data.url", "http://b"],
+     "^data.sha256 must be 64 hexadecimal digits, not 'abc'$"),
     (["--data.files", "a", "--data.url", "http://b"],
      "^data.files and data.url are different texts: leave one of them out$"),
     (["--data.url", "http://a", "--data.hub", "b/c"], "^data.url and data.hub are different texts"),
