@@ -55,7 +55,7 @@ def is_damaged(error: UserError) -> bool:
         return False
     if isinstance(cause, OSError):  # libraries raise it for bad content, without a number
         return cause.errno is None
-    return cause is None or isinstance(cause, (UserError, EOFError, ValueError, zlib.error))
+    return isinstance(cause, (UserError, EOFError, ValueError, zlib.error))
 
 
 @contextmanager
