@@ -40,7 +40,8 @@ TAGS = ("</s>", "<s>")
 WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # What stands above the text of a book of Project Gutenberg, and how to have that text alone.
 LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
-WITHOUT_LICENCE = r"sed '1,/^\*\*\* *START OF/d; /^\*\*\* *END OF/,$d' FILE > NEW.txt"
+WITHOUT_LICENCE = (
+    r"awk '/^\*\*\* *END OF/ {on = 0} on; /^\*\*\* *START OF/ {on = 1}' FILE > NEW.txt")
 TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in angle brackets
 # How to have the rows of a table without the tags of web pages, which have no line breaks.
 WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
