@@ -332,5 +332,5 @@ def jq_program(column: str, key: str, is_list: bool) -> str:
     if path.startswith(".["):
         path = path[1:]  # earlier versions of jq do not know .a.["b"]
     if is_list:
-        return f'{{text: ([{jq_field(column)}[]?{path} | strings] | join("\\n"))}}'
+        return f'{{text: ([{jq_field(column)}[]?{path}? | strings] | join("\\n"))}}'
     return f"{{text: {jq_field(column)}{path}}}"

@@ -7,7 +7,7 @@ import re
 import shlex
 from pathlib import PurePath
 
-from data.columns import LONGER, ColumnSizes
+from data.columns import LONGER, ColumnSizes, jq_field
 from data.kinds import (
     AS_LINES,
     COMPRESSED,
@@ -77,10 +77,7 @@ def advise_json(path: str) -> str:
     key = longest_list(start)
     if key is None:
         return advise_object(start)
-    if not re.fullmatch('"[A-Za-z_][A-Za-z0-9_]*"', key):
-        return LINES.format(shlex.quote(f".{key}[]"))
-    name = key.strip('"')
-    return LINES.format(f"'.{name}[]'")
+    return LINES.format(shlex.quote(f"{jq_field(key)}[]"))
 
 
 def advise_object(text: str) -> str:
@@ -121,7 +118,7 @@ def begins_as_rows(text: str) -> bool:
 
 
 def longest_list(start: str) -> str | None:
-    """Return the key, as JSON, of the longest list of objects in a JSON object, or None.
+    """Return the key of the longest list of objects in a JSON object, or None.
 
     `start` may be cut off: the list that it is cut in counts as the longest.
     """
@@ -130,12 +127,16 @@ def longest_list(start: str) -> str | None:
     while member is not None:
         begin = member.end()
         try:
+            key = json.loads(member[1])
+        except ValueError:  # a bad escape
+            return None
+        try:
             value, end = json.JSONDecoder().raw_decode(start, begin)
         except (ValueError, RecursionError):
             is_list = re.compile(r"\[\s*\{").match(start, begin)
-            return member[1] if is_list else None
+            return key if is_list else None
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            lengths[member[1]] = end - begin
+            lengths[key] = end - begin
         member = JSON_KEY.match(start, end)
     return max(lengths, key=lambda key: lengths[key], default=None)
 

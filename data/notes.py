@@ -15,6 +15,7 @@ from data.columns import (
     TEXT_LIST,
     ColumnSizes,
     NoText,
+    jq_field,
     name_type,
 )
 from data.detect import begins_as_rows
@@ -266,9 +267,11 @@ class Notes:
             if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
                 lines.append(f"note: column {name} has no text in any row (but {kind}), so nothing "
                              "of it is read")
-                if kind == "dict" and name.isidentifier():
-                    lines[-1] += (f"; jq -c '.{name} = .{name}.KEY' FILE > NEW.jsonl takes one key "
-                                  "out of its objects")
+                if kind == "dict":
+                    path = jq_field(name)
+                    program = shlex.quote(f"{path} = {path}.KEY")
+                    lines[-1] += (f"; jq -c {program} FILE > NEW.jsonl takes one key out of its "
+                                  "objects")
         return lines
 
     def lines_of_skipped_tables(self) -> list[str]:

@@ -78,7 +78,7 @@ def test_chats_of_chatgpt_are_read_as_advised(tmp_path):
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 def test_texts_in_a_list_of_objects_become_rows_as_advised(tmp_path):
     comments = [{"by": "x7", "body": "A fine day. " * 9}, {"by": "x8", "body": None},
-                {"by": "x9", "body": "It was."}]
+                "Deleted by x8.", {"by": "x9", "body": "It was."}]
     rows = [{"id": "a1", "comments": comments}, {"id": "a2", "comments": None}]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     with pytest.raises(UserError, match="; column comments has more text: for the texts") as error:
@@ -109,8 +109,10 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     ('[\n "a", "b"]', "jq -c '.[] | {text: .}' FILE > NEW.jsonl does"),
     ('{"name": "x", "messages": [{"text": "a"}]}', "jq -c '.messages[]' FILE > NEW.jsonl does"),
     ('{\n "ids": [1, 2],\n "rows": [\n {\n "a": 1}]}', "jq -c '.rows[]' FILE > NEW.jsonl does"),
-    ('{"my \\"rows\\"": [{"a": 1}]}', """jq -c '."my \\"rows\\""[]' FILE > NEW.jsonl does"""),
-    ('{"it\'s": [{"a": 1}]}', """jq -c '."it'"'"'s"[]' FILE > NEW.jsonl does"""),
+    ('{"my \\"rows\\"": [{"a": 1}]}', """jq -c '.["my \\"rows\\""][]' FILE > NEW.jsonl does"""),
+    ('{"it\'s": [{"a": 1}]}', """jq -c '.["it'"'"'s"][]' FILE > NEW.jsonl does"""),
+    ('{"\\u0061": [{"a": 1}]}', "jq -c '.a[]' FILE > NEW.jsonl does"),
+    ('{"\\q": [{"a": 1}]}', "jq -c '.KEY[]' for a list under KEY"),  # a bad escape
     ('{"messages": [{"text": "a"}]}\n{"messages": []}', "one object on each line: rename it")],
     ids=short)
 def test_the_advice_for_json_follows_its_content(tmp_path, content, words):

@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import shutil
+import subprocess
 from unittest.mock import Mock
 
 import pyarrow.parquet
@@ -316,6 +318,16 @@ def test_one_of_several_columns_that_never_has_text_is_noted(tmp_path, capsys):
         "= .author.KEY' FILE > NEW.jsonl takes one key out of its objects",
         "column id has no text in any row (but int), so nothing of it is read",
         "column year has no text in any row (but int), so nothing of it is read"]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("name", ["author", "gr\u00f6\u00dfe", "who's by"])
+def test_a_key_is_taken_out_of_objects_as_advised(tmp_path, capsys, name):
+    path = write(tmp_path / "a.jsonl", json.dumps({name: {"KEY": "ann"}, "content": "one"}))
+    read(path, column=f"{name},content")
+    (command,) = re.findall("jq .* > NEW.jsonl", notes(capsys)[0])
+    subprocess.run(command.replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
+    assert read(tmp_path / "NEW.jsonl", column=f"{name},content") == ["ann\none"]
 
 
 def test_a_column_that_has_text_in_some_rows_is_not_noted(tmp_path, capsys):
