@@ -52,6 +52,20 @@ WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
 # mark, a dash or dots. Languages have the first character before a quotation mark or an ordinal.
 MISREAD = re.compile(
     "\u00c3[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]|\u00e2(\x80|\u20ac)[^\\w\\s]")
+# The characters that cp1252 has in place of the control characters U+0080 to U+009F, but for five.
+ONLY_CP1252 = set(bytes(range(0x80, 0xA0)).decode("cp1252", errors="ignore"))
+# How to mend such a text, by the encoding in which it was read. Browsers read cp1252 with control
+# characters in the place of the five, an encoding that iconv does not know.
+MENDED_BY = {
+    "latin-1": "iconv -f UTF-8 -t LATIN1 FILE > NEW",
+    "cp1252": "iconv -f UTF-8 -t WINDOWS-1252 FILE > NEW",
+    "cp1252 of browsers": (
+        "python -c 'import codecs, sys; codecs.register_error(\"control\", lambda error: "
+        "(error.object[error.start:error.end].encode(\"latin-1\"), error.end)); "
+        'sys.stdout.buffer.write(open("FILE", encoding="utf-8-sig", newline="").read()'
+        ".encode(\"cp1252\", \"control\"))' > NEW"
+    ),
+}
 ROWS_OF_TABLE = 10  # lines with equally many tabs that make a table
 
 # What may be in files of plain text that is trained as text there: what the note on it says before
@@ -115,7 +129,8 @@ class Notes:
     in_plain: dict[str, list[str]] = field(default_factory=dict)
     """Files of plain text in which something else is, by the keys of IN_PLAIN."""
     misread: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Texts that look like UTF-8 that was read in these encodings, each an example and its file."""
+    """Texts that look like UTF-8 that was read in these encodings of MENDED_BY, each an example and
+    its file."""
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
     n_plain: int = 0
@@ -177,7 +192,9 @@ class Notes:
             return
         match = MISREAD.search(text)
         if match is not None:
-            encoding = "LATIN1" if re.search("[\x80-\x9f]", text) else "WINDOWS-1252"
+            encoding = "cp1252"
+            if re.search("[\x80-\x9f]", text):
+                encoding = "cp1252 of browsers" if ONLY_CP1252 & {*text} else "latin-1"
             before = re.findall(r"\S*$", text[max(0, match.start() - NEARBY) : match.start()])[0]
             after = re.findall(r"^\S*", text[match.end() : match.end() + NEARBY])[0]
             self.misread[encoding] = (f"{before}{match[0]}{after}", name)
@@ -225,8 +242,8 @@ class Notes:
         lines = self.lines_of_tables() + self.lines_of_plain_text()
         for encoding, (example, name) in self.misread.items():
             lines.append(f"note: {name} has {example!r} and perhaps more of UTF-8 that was read in "
-                         f"another encoding: iconv -f UTF-8 -t {encoding} FILE > NEW mends a file "
-                         "all of whose text is so")
+                         f"another encoding: {MENDED_BY[encoding]} mends a file all of whose text "
+                         "is so")
         return lines
 
     def lines_of_tables(self) -> list[str]:

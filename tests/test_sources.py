@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -700,6 +701,23 @@ def test_a_text_that_was_read_in_another_encoding_is_noted(tmp_path, capsys, wor
     assert f"-t {wanted} FILE" in command
     subprocess.run(command.replace("FILE", "a.txt"), shell=True, cwd=tmp_path, check=True)
     assert (tmp_path / "NEW").read_text(encoding="utf-8") == text
+
+
+def decode_as_browsers(data):
+    """cp1252 with a control character for each of the five bytes that it does not have."""
+    return "".join(bytes([byte]).decode("cp1252", errors="ignore") or chr(byte) for byte in data)
+
+
+def test_a_text_that_a_browser_read_in_another_encoding_is_mended(tmp_path, capsys):
+    """A closing quotation mark has a byte that cp1252 does not have."""
+    text = "She said \u201cHello\u201d to the caf\u00e9 owner.\r\n"
+    path = write(tmp_path / "a.txt", decode_as_browsers(text.encode()))
+    texts(files=path)
+    [note] = notes(capsys)
+    (command,) = re.findall("python .* > NEW", note)
+    command = command.replace("FILE", "a.txt").replace("python", shlex.quote(sys.executable), 1)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_bytes() == text.encode()
 
 
 def test_rows_that_were_read_in_another_encoding_are_noted_once(tmp_path, capsys):
