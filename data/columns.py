@@ -83,8 +83,11 @@ class ColumnSizes:
 
     def add_nested(self, name: str, value: Any) -> None:
         """Add an object or a list that cannot be read, with what is in it at any depth."""
-        for member in value if isinstance(value, list) else [value]:
-            for key, text in member.items() if isinstance(member, dict) else ():
+        members = value if isinstance(value, list) else [value]
+        for member in members:
+            if not isinstance(member, dict):
+                continue
+            for key, text in member.items():
                 if isinstance(text, str) and WORDS_IN_ROW.search(text):
                     self.keys.setdefault(name, Counter())[key] += len(text)
         values = [value]
@@ -128,14 +131,15 @@ def jq_field(name: str) -> str:
 
 
 def split_column(column: str, present: Container[str]) -> list[str]:
-    """Return the names in data.column: one that is present, or else those between its commas."""
+    """Return the names in data.column: the whole of it if a column is called so, or else the names
+    between its commas."""
     if column in present:
         return [column]
     return [name if name in present else name.strip() for name in column.split(",")]
 
 
 def row_text(row: Mapping[str, Any], column: str) -> str | None:
-    """Return the text of a row, or None: those of the columns in data.column, below each other."""
+    """Return the texts of the columns in data.column, below each other; None if there is none."""
     texts = [value_text(row.get(name)) for name in split_column(column, row)]
     return "\n".join(text for text in texts if text) or None
 
@@ -193,35 +197,35 @@ def turn_text(turn: Mapping[str, Any]) -> str:
 
 
 def no_text_error(
-    column: str, wanted: str, types: Mapping[str, str], delimiter: str | None = None,
+    name: str, column: str, types: Mapping[str, str], delimiter: str | None = None,
     is_parquet: bool = False, sizes: ColumnSizes | None = None,
 ) -> NoText:
-    """Return the error for a table whose column `column` is missing, or is no text.
+    """Return the error for a table whose column `name` is missing, or is no text.
 
-    wanted: data.column, of which `column` is one name
+    column: data.column, of which `name` is one name
     types: of each column of the table
     delimiter: that of a CSV
     sizes: those of the columns, if they are known
     """
-    for name, kind in types.items():
+    for other, kind in types.items():
         if re.fullmatch(CHAT_PATTERN, kind):
-            return NoText(f"its rows are chats, with a list of turns in the column {name!r}: "
-                          f"--data.column {shlex.quote(name)} reads each as one text, with a line "
+            return NoText(f"its rows are chats, with a list of turns in the column {other!r}: "
+                          f"--data.column {shlex.quote(other)} reads each as one text, with a line "
                           "such as 'user: Hello' for each turn. For a model with a chat template, "
                           "write the turns as it does: see docs/interop.md#chat-templates")
     described = []
-    for name, kind in types.items():
+    for other, kind in types.items():
         is_text = re.fullmatch(TEXT_PATTERN, kind)
-        described.append(repr(name) if is_text else f"{name!r} ({kind})")
-    readable = [name for name, kind in types.items()
-                if re.fullmatch(f"{TEXT_PATTERN}|{LIST_PATTERN}", kind)]
+        described.append(repr(other) if is_text else f"{other!r} ({kind})")
+    text_columns = [other for other, kind in types.items()
+                    if re.fullmatch(f"{TEXT_PATTERN}|{LIST_PATTERN}", kind)]
     if sizes is None:
         sizes = ColumnSizes()
-    advice = suggest_column(column, wanted, types, readable)
+    advice = suggest_column(name, column, types, text_columns)
     if not advice:
-        advice = advise_column(readable, sizes, is_csv=delimiter is not None)
-        advice += advise_nested(column, types, readable, sizes, is_parquet)
-    return NoText(f"it has no text in a column {column!r}, only {', '.join(described)}: {advice}")
+        advice = advise_column(text_columns, sizes, is_csv=delimiter is not None)
+        advice += advise_nested(name, types, text_columns, sizes, is_parquet)
+    return NoText(f"it has no text in a column {name!r}, only {', '.join(described)}: {advice}")
 
 
 def name_type(value: Any) -> str:
@@ -238,38 +242,38 @@ def name_type(value: Any) -> str:
 
 
 def suggest_column(
-    column: str, wanted: str, columns: Container[str], texts: Iterable[str]
+    name: str, column: str, present: Container[str], text_columns: Iterable[str]
 ) -> str:
     """Return which --data.column may have been meant, as a question, or "".
 
-    That is `wanted`, the value that was given, with wrong names corrected: `column`, and each name
-    that no column has. A wrong name is corrected to the column of `texts` with nearly this name. If
-    there is none for `column`, nothing is suggested. Other wrong names without one stay.
+    That is `column`, the value that was given, with wrong names corrected: `name`, and each one
+    that no column has. A wrong name is corrected to the one of `text_columns` with nearly this
+    name. If there is none for `name`, nothing is suggested. Other wrong names without one stay.
     """
-    names = split_column(wanted, columns)
-    candidates = {name.lower(): name for name in texts if name not in names}
+    names = split_column(column, present)
+    candidates = {other.lower(): other for other in text_columns if other not in names}
     suggested = []
-    for name in names:
-        is_wrong = name == column or name not in columns
-        nearest = closest(name.lower(), candidates) if is_wrong else None
+    for other in names:
+        is_wrong = other == name or other not in present
+        nearest = closest(other.lower(), candidates) if is_wrong else None
         if nearest is not None:
             suggested.append(candidates.pop(nearest))  # so that no column is suggested twice
-        elif name != column:
-            suggested.append(name)
+        elif other != name:
+            suggested.append(other)
         else:
             return ""
     return f"did you mean --data.column {shlex.quote(','.join(suggested))}?"
 
 
-def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
-    """Return how to choose one of `texts`, the columns of text, or what to do if there is none."""
-    if not texts:
+def advise_column(text_columns: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str:
+    """Return how to choose one of the columns of text, or what to do if there is none."""
+    if not text_columns:
         return "write its texts into a .jsonl file with a column 'text'"
-    if is_csv and any(re.fullmatch(NO_NAME, name) for name in texts):
+    if is_csv and any(re.fullmatch(NO_NAME, name) for name in text_columns):
         return "its first line has to name the columns: write such a line above it"
-    longest = sizes.column_with_most_text(texts)
-    if len(texts) == 1:
-        advice = f"choose its only column of text with --data.column {shlex.quote(texts[0])}"
+    longest = sizes.column_with_most_text(text_columns)
+    if len(text_columns) == 1:
+        advice = f"choose its only column of text with --data.column {shlex.quote(longest)}"
     elif sizes.texts[longest] > 0:
         advice = (f"choose one with --data.column, as {shlex.quote(longest)}, which has most text; "
                   "--data.column A,B joins two")
@@ -282,47 +286,47 @@ def advise_column(texts: Sequence[str], sizes: ColumnSizes, is_csv: bool) -> str
 
 
 def advise_nested(
-    column: str, types: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes,
+    name: str, types: Mapping[str, str], text_columns: Sequence[str], sizes: ColumnSizes,
     is_parquet: bool,
 ) -> str:
     """Return how to take texts out of the objects in a column that `choose_nested` returns, or "".
     """
-    name = choose_nested(column, types, texts, sizes)
-    if name is None:
+    nested = choose_nested(name, types, text_columns, sizes)
+    if nested is None:
         return ""
     advice = "; "
-    if name != column and texts:
-        advice = f"; column {name} has more text: "
-    if name == "mapping" and "current_node" in types and not is_parquet:  # ChatGPT's
+    if nested != name and text_columns:
+        advice = f"; column {nested} has more text: "
+    if nested == "mapping" and "current_node" in types and not is_parquet:  # ChatGPT's
         return f"{advice}{CONVERT} writes its chats, which --data.column messages reads"
     key = "KEY"  # where it is not known, or deeper
-    if name in sizes.keys:
-        ((key, _),) = sizes.keys[name].most_common(1)
-    program = jq_program(name, key, is_list=types[name] == "list")
+    if nested in sizes.keys:
+        ((key, _),) = sizes.keys[nested].most_common(1)
+    program = jq_program(nested, key, is_list=types[nested] == "list")
     return f"{advice}for the texts under {key} {advise_jq(program, is_parquet)}"
 
 
 def choose_nested(
-    column: str, types: Mapping[str, str], texts: Sequence[str], sizes: ColumnSizes
+    name: str, types: Mapping[str, str], text_columns: Sequence[str], sizes: ColumnSizes
 ) -> str | None:
     """Return the column of objects, or of lists of them, whose texts are worth advice, or None.
 
-    That is `column` if it is one. Otherwise it is the one with most text, if there are no columns
-    of text, `texts`, or if the longest of these is short and much shorter (SHORT, LONGER).
+    That is the column `name` if it is one. Otherwise it is the one with most text, if there are no
+    columns of text, or if the longest of these is short and much shorter (SHORT, LONGER).
     """
-    nested = [name for name, kind in types.items()
-              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[name] > 0)]
-    if column in nested:
-        return column
+    nested = [other for other, kind in types.items()
+              if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[other] > 0)]
+    if name in nested:
+        return name
     if not nested:
         return None
-    name = max(nested, key=lambda name: sizes.nested[name])
-    if texts:
-        n_characters = sizes.texts[sizes.column_with_most_text(texts)]
+    longest = max(nested, key=lambda other: sizes.nested[other])
+    if text_columns:
+        n_characters = sizes.texts[sizes.column_with_most_text(text_columns)]
         is_short = n_characters < SHORT * sizes.rows
-        if not is_short or sizes.nested[name] <= LONGER * n_characters:
+        if not is_short or sizes.nested[longest] <= LONGER * n_characters:
             return None
-    return name
+    return longest
 
 
 def jq_program(column: str, key: str, is_list: bool) -> str:
