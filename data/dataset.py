@@ -96,7 +96,7 @@ def find_or_prepare(
     source = SOURCES[config.source](config)
     left_out = data.manifest.get("left_out", [])
     source.check_left_out(left_out)
-    return replace(data, listing=source.list_files(left_out))
+    return replace(data, listing=source.notes_on_files(left_out))
 
 
 def find_prepared(

@@ -318,7 +318,7 @@ class Search:
             return f"; {error}"
         return ""
 
-    def list_files(self, unread: set[str]) -> list[str]:
+    def notes_on_files(self, unread: set[str]) -> list[str]:
         """Return notes on which files are read. `unread` are names of files that are left out."""
         lines: list[str] = []
         if self.is_folder or not unread.isdisjoint(self.paths):
@@ -328,8 +328,8 @@ class Search:
             lines.append(software)
         return lines
 
-    def lines(self) -> list[str]:
-        """Return notes on files that cannot be read."""
+    def notes_on_unread(self) -> list[str]:
+        """Return notes on files that turned out to be damaged or not UTF-8."""
         lines: list[str] = []
         if self.not_utf8:
             lines.append(f"note: {self.describe_not_utf8()}")

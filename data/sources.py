@@ -210,7 +210,7 @@ class Source:
         `numbers` are those in `left_out` at that time.
         """
 
-    def list_files(self, left_out: Iterable[int]) -> list[str]:
+    def notes_on_files(self, left_out: Iterable[int]) -> list[str]:
         """Return notes on which files of folders and globs are read, by the names there now.
 
         `left_out` is the one of the time when they were read.
@@ -307,33 +307,35 @@ class Files(Source):
         notes = make_notes(self.config)
         for file in files:
             yield read_file(file, notes)
-        self.finish(files, searches, notes)
-
-    def finish(self, files: list[TextFile], searches: list[Search], notes: Notes) -> None:
-        """Keep and print what was noticed in the files, once all have been read.
-
-        If all were left out, raises the error of the first one that has one.
-        """
-        left_out = {*notes.skipped_tables}
+        unread = {*notes.skipped_tables}
         for search in searches:
-            left_out.update(search.not_utf8, search.damaged)
-        self.left_out = [number for number, file in enumerate(files) if file.name in left_out]
+            unread.update(search.not_utf8, search.damaged)
+        self.left_out = [number for number, file in enumerate(files) if file.name in unread]
         self.n_files = len(files) - len(self.left_out)
         self.has_blank_lines = notes.has_blank_lines
         if self.n_files == 0:
-            for error in (notes.no_text, *(search.damage for search in searches)):
-                if error is not None:
-                    raise error
-        for search in searches:  # made anew at every start: files may come that are not read
-            for line in search.list_files(left_out):
+            raise_first_error(searches, notes)
+        self.say_notes(searches, notes, unread)
+
+    def say_notes(self, searches: list[Search], notes: Notes, unread: set[str]) -> None:
+        """Print what was noticed in the files, and keep it for later trainings.
+
+        The notes on which files are read are not kept, but made anew at every start
+        (`notes_on_files`): files may come that are not read.
+        """
+        for search in searches:
+            for line in search.notes_on_files(unread):
                 say(place_scripts(line))
-        for line in [*chain.from_iterable(search.lines() for search in searches), *notes.lines()]:
+        for search in searches:
+            for line in search.notes_on_unread():
+                self.say(line)
+        for line in notes.lines():
             self.say(line)
 
-    def list_files(self, left_out: Iterable[int]) -> list[str]:
+    def notes_on_files(self, left_out: Iterable[int]) -> list[str]:
         files, searches = self.find()
         unread = {files[number].name for number in left_out}
-        return list(chain.from_iterable(search.list_files(unread) for search in searches))
+        return list(chain.from_iterable(search.notes_on_files(unread) for search in searches))
 
     def check_left_out(self, numbers: Iterable[int]) -> None:
         # The fingerprint has the files, and not by which names they were found.
@@ -501,6 +503,14 @@ TEXT_NAMES = tuple(f"data.{name}" for name, source in SOURCES.items() if name in
 # If none of these has another value, a run with --init-from has the text of its base, or another
 # part of the same data set, and reads it as its base did.
 TEXT_ORIGIN = ("data.source", *TEXT_NAMES)
+
+
+def raise_first_error(searches: Iterable[Search], notes: Notes) -> None:
+    """Raise the error of the first table without text, or else of the first damaged file, if any.
+    """
+    for error in (notes.no_text, *(search.damage for search in searches)):
+        if error is not None:
+            raise error
 
 
 def make_notes(config: DataConfig) -> Notes:
