@@ -33,14 +33,14 @@ JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
 
 
 def find_kind(path: str) -> str:
-    """Return the kind of a file by its name or, without a suffix, whether its first bytes are JSON.
+    """Return the suffix that tells the kind of a file; without one, JSON or "" by its first bytes.
     """
     kind = file_kind(path)
     return JSON if kind == "" and begins_as_json(path) else kind
 
 
 def check_kind(path: str) -> None:
-    """Raise UserError for a file that its name shows to be no text, or without a suffix its start.
+    """Raise UserError for a file that is no text by its suffix or, without one, by its first bytes.
 
     Of JSON on this machine, the first bytes are read for the advice.
     """
@@ -153,8 +153,8 @@ def is_text_file(path: str) -> bool:
 
 
 def read_head(path: str) -> str | None:
-    """Return the first HEAD bytes of a file, decompressed; None if they are no UTF-8 without NUL.
-    """
+    """Return the first HEAD bytes of a file, decompressed, as text; None if they are not UTF-8, or
+    have a NUL."""
     try:
         with reading(path), open_file(path) as file:
             head = file.read(HEAD)

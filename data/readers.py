@@ -60,10 +60,13 @@ def is_damaged(error: UserError) -> bool:
 
 @contextmanager
 def reading(name: str, advice: str = "") -> Iterator[None]:
-    """Turn any error of reading a text into a UserError, which ends with `advice`."""
+    """Turn any error of reading a text into a UserError that names the text.
+
+    `advice` is added to errors that are no UserError. Those that are say what to do.
+    """
     try:
         yield
-    except UserError as error:  # it says what to do
+    except UserError as error:
         raise type(error)(f"{name} cannot be read: {error}") from error
     except Exception as error:
         reason = first_line(error).rstrip(".")
@@ -77,7 +80,7 @@ def open_file(path: str) -> Iterator[io.BufferedReader]:
     """Yield the bytes of a file, decompressed. The first bytes tell whether it is compressed,
     because browsers unpack a file and keep its name.
 
-    Raises NotUTF8 if they show that it is none.
+    Raises NotUTF8 if they show that the file is not UTF-8.
     """
     with open(path, "rb") as packed, unpack(packed) as file:
         check_head(file.peek(HEAD)[:HEAD])
@@ -176,6 +179,7 @@ def read_text(path: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset = 0  # of the next byte
     before = ""  # the end of what was yielded
+    is_first = True  # nothing was yielded yet
     is_ascii = True
     with open_file(path) as file:
         while True:
@@ -186,10 +190,11 @@ def read_text(path: str) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 place = offset - len(pending) + error.start
                 raise not_utf8(error, f"at offset {place:,}", before, is_ascii) from None
-            if not before:
+            if is_first:
                 text = text.removeprefix("\ufeff")
             if text:
                 yield text
+                is_first = False
                 before = (before + text)[-NEARBY:]
                 is_ascii &= text.isascii()
             if not data:

@@ -43,7 +43,10 @@ class NotCSV(UserError):
 
 
 def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
-    """Return the rows of a table, with at least one column. Raises UserError."""
+    """Return the rows of a table as dicts; of Parquet with the columns in data.column alone.
+
+    A row may lack these columns. Raises UserError for a table that cannot be read.
+    """
     kind = file_kind(path)
     if kind == ".parquet":
         return read_parquet(path, column)
