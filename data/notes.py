@@ -100,8 +100,9 @@ class Notes:
     """What was noticed in a text. After it has been read, each matter is said in one line."""
 
     column: str
-    """data.column, and so on."""
+    """data.column: the name of the column that is read, or several with commas between them."""
     separator: str | None
+    """data.separator: what divides plain text into documents, or None."""
     has_given_tokenizer: bool
     """Whether the tokenizer is that of a model, which may have a chat template."""
     rows: int = 0
@@ -109,9 +110,10 @@ class Notes:
     other_columns: set[str] = field(default_factory=set)
     """Columns that the rows without text have."""
     other_types: dict[str, str] = field(default_factory=dict)
-    """Types of values that cannot be read, each with its column, in the order of the rows."""
-    without_text: dict[str, str] = field(default_factory=dict)
-    """Columns with such values, each with the type of the first."""
+    """Types of values that cannot be read, in the order of the rows, each with the first column
+    that has one."""
+    unreadable_columns: dict[str, str] = field(default_factory=dict)
+    """Columns that have values of such types, each with the type of the first one."""
     joined: dict[str, str] = field(default_factory=dict)
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
@@ -159,8 +161,8 @@ class Notes:
             self.in_plain.setdefault(what, []).extend(names)
         for kind, column in noticed.other_types.items():
             self.other_types.setdefault(kind, column)
-        for column, kind in noticed.without_text.items():
-            self.without_text.setdefault(column, kind)
+        for column, kind in noticed.unreadable_columns.items():
+            self.unreadable_columns.setdefault(column, kind)
         for kind, column in noticed.joined.items():
             self.joined.setdefault(kind, column)
         for kind, name in noticed.kinds.items():
@@ -195,8 +197,8 @@ class Notes:
             encoding = "cp1252"
             if re.search("[\x80-\x9f]", text):
                 encoding = "cp1252 of browsers" if ONLY_CP1252 & {*text} else "latin-1"
-            before = re.findall(r"\S*$", text[max(0, match.start() - NEARBY) : match.start()])[0]
-            after = re.findall(r"^\S*", text[match.end() : match.end() + NEARBY])[0]
+            before = word_end(text[max(0, match.start() - NEARBY) : match.start()])
+            after = word_start(text[match.end() : match.end() + NEARBY])
             self.misread[encoding] = (f"{before}{match[0]}{after}", name)
 
     def look_at_piece(self, text: str, name: str, kind: str) -> None:
@@ -224,7 +226,7 @@ class Notes:
                 self.joined.setdefault(kind, name)
             elif kind not in ("str", NOTHING):
                 self.other_types.setdefault(kind, name)
-                self.without_text.setdefault(name, kind)
+                self.unreadable_columns.setdefault(name, kind)
 
     def name_longest_column(self) -> list[str]:
         """Return a note if a column has much more text than the one that is read."""
@@ -280,7 +282,7 @@ class Notes:
     def lines_of_silent_columns(self) -> list[str]:
         """Return a note for each of several columns that has values in rows, and never text."""
         lines: list[str] = []
-        for name, kind in self.without_text.items():
+        for name, kind in self.unreadable_columns.items():
             if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
                 lines.append(f"note: column {name} has no text in any row (but {kind}), so nothing "
                              "of it is read")
@@ -336,6 +338,18 @@ class Notes:
         return lines
 
 
+def word_end(text: str) -> str:
+    """Return what stands behind the last white space of a text, or all of it."""
+    parts = re.split(r"\s", text)
+    return parts[-1]
+
+
+def word_start(text: str) -> str:
+    """Return what stands before the first white space of a text, or all of it."""
+    parts = re.split(r"\s", text)
+    return parts[0]
+
+
 def look_at_start(text: str, kind: str) -> list[str]:
     """Return which of IN_PLAIN the first piece of a file of this kind begins with or has."""
     is_code = kind in CODE.split()
@@ -357,14 +371,16 @@ def look_at_start(text: str, kind: str) -> list[str]:
 
 
 def begins_as_table(text: str) -> bool:
-    """Return whether the first lines of a text have tabs, and equally many.
+    """Return whether the first lines of a text have tabs, and equally many, and none begins with a
+    tab.
 
     Comments, which begin with #, are not counted.
     """
     lines = [line for line in text[:HEAD].split("\n")[:-1] if line.strip() and line[0] != "#"]
     counts = {line.rstrip("\r").count("\t") for line in lines}
-    begins = any(line.startswith("\t") for line in lines)
-    return len(lines) >= ROWS_OF_TABLE and len(counts) == 1 and counts != {0} and not begins
+    some_are_indented = any(line.startswith("\t") for line in lines)
+    have_equal_tabs = len(counts) == 1 and counts != {0}
+    return len(lines) >= ROWS_OF_TABLE and have_equal_tabs and not some_are_indented
 
 
 def divides(marker: str, text: str, kind: str) -> bool:

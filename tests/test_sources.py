@@ -703,6 +703,12 @@ def test_a_text_that_was_read_in_another_encoding_is_noted(tmp_path, capsys, wor
     assert (tmp_path / "NEW").read_text(encoding="utf-8") == text
 
 
+def test_an_example_of_another_encoding_has_no_word_of_the_line_above(tmp_path, capsys):
+    texts(files=write(tmp_path / "a.txt", "It was.\n\u00c3\u00a9t\u00c3\u00a9 fini"))
+    [note] = notes(capsys)
+    assert "a.txt has '\u00c3\u00a9t\u00c3\u00a9' and perhaps" in note
+
+
 def decode_as_browsers(data):
     """cp1252 with a control character for each of the five bytes that it does not have."""
     return "".join(bytes([byte]).decode("cp1252", errors="ignore") or chr(byte) for byte in data)
