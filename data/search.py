@@ -212,7 +212,7 @@ class Search:
     others: dict[str, list[str]] = field(default_factory=dict)
     """Files in a folder that are no text by their names, by suffix."""
     skipped: list[str] = field(default_factory=list)
-    """What else is in the folder and not read."""
+    """What else is in the folder and not read, as `list_folder` describes it."""
     is_folder: bool = False
     is_named: bool = False
     """Whether the name is that of a file."""
@@ -255,7 +255,7 @@ class Search:
         raise LeftOut(str(error))
 
     def describe_others(self) -> str:
-        """Return what in a folder is left out by its name."""
+        """Return what in a folder is left out: files by their suffixes, and what is `skipped`."""
         counts = {kind: len(paths) for kind, paths in self.others.items()}
         kinds = [describe_kinds(counts)] if counts else []
         return ", ".join(kinds + self.skipped)
@@ -306,16 +306,13 @@ class Search:
 
         If no suffix is known to be no text, those that are unknown are tried.
         """
-        refused = {kind: paths for kind, paths in self.others.items() if kind in REFUSED}
-        try:
-            if refused:
-                check_kind(max(refused.values(), key=len)[0])
-            for _, paths in self.unknown_kinds():
-                with reading(paths[0]):  # its start, of which the second piece is the end
-                    for _ in islice(read_text(paths[0]), 2):
-                        pass
-        except UserError as error:
-            return f"; {error}"
+        refused = [paths for kind, paths in self.others.items() if kind in REFUSED]
+        if refused:
+            return why_refused(max(refused, key=len)[0])
+        for _, paths in self.unknown_kinds():
+            reason = why_unreadable(paths[0])
+            if reason:
+                return reason
         return ""
 
     def notes_on_files(self, unread: set[str]) -> list[str]:
@@ -380,6 +377,27 @@ class Search:
         return (f"note: {self.pattern}: {n_inside} of {len(self.paths)} files are in "
                 f"{', '.join(sorted(names))}: name a folder, which leaves these out, if you do not "
                 "want them")
+
+
+def why_refused(path: str) -> str:
+    """Return "; " and the error of `check_kind` for a file, or "" if there is none."""
+    try:
+        check_kind(path)
+    except UserError as error:
+        return f"; {error}"
+    return ""
+
+
+def why_unreadable(path: str) -> str:
+    """Return "; " and the error of reading the beginning of a file, or "" if there is none."""
+    try:
+        with reading(path):
+            # The second step finds half a character at the end of a short file.
+            for _ in islice(read_text(path), 2):
+                pass
+    except UserError as error:
+        return f"; {error}"
+    return ""
 
 
 def describe_kinds(counts: Mapping[str, int]) -> str:
