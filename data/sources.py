@@ -102,23 +102,23 @@ class DataConfig:
         self.name_source()
         self.prefer_files()
 
-    def change(self, option: str, value: Any) -> None:
-        """Change an option of this configuration, which is frozen once it is made."""
+    def _set(self, option: str, value: Any) -> None:
+        """Set an option while this configuration is made. Afterwards it is frozen."""
         object.__setattr__(self, option, value)
 
     def expand_home(self) -> None:
         """Replace a tilde at the start of a path by the home of the user."""
-        self.change("prepared", os.path.expanduser(self.prepared))
+        self._set("prepared", os.path.expanduser(self.prepared))
         for option in ("tokenizer", "hub"):  # a data set may be a folder
             path = getattr(self, option)
             if path is not None:
-                self.change(option, os.path.expanduser(path))
+                self._set(option, os.path.expanduser(path))
 
     def name_source(self) -> None:
         """Let data.url or data.hub choose its source, if no other one is chosen."""
         named = [source for source in ("url", "hub") if getattr(self, source)]
         if self.source == DataConfig.source and len(named) == 1:
-            self.change("source", named[0])
+            self._set("source", named[0])
 
     def prefer_files(self) -> None:
         """Let data.files replace a source that does not read them: a local copy stands in for a
@@ -130,8 +130,8 @@ class DataConfig:
             return
         # What only the other source reads goes back to its default, or check() would refuse it.
         for option in {*options} - {*Files.options}:
-            self.change(option, getattr(DataConfig, option))
-        self.change("source", "files")
+            self._set(option, getattr(DataConfig, option))
+        self._set("source", "files")
 
     def check(self) -> None:
         """Raise UserError for settings that contradict."""
@@ -269,10 +269,11 @@ class Files(Source):
     """Whether a file of plain text among them has blank lines."""
 
     def find(self) -> tuple[list[TextFile], list[Search]]:
-        """Return the files, those of a glob or folder sorted, and what was found in each of these.
+        """Return the files, and a Search for each glob and folder, but none for a named file.
 
-        A file is returned once, however many links lead to it. Raises UserError for a name that
-        leads to no file, and for files that are no text by their name.
+        The files of a glob or folder are sorted. A file is returned once, however many links lead
+        to it. Raises UserError for a name that leads to no file, and for files that are no text by
+        their name.
         """
         files: dict[str, TextFile] = {}
         searches: list[Search] = []
@@ -384,7 +385,8 @@ class Url(Source):
             raise UserError(f"data.url {url} must begin with http:// or https://")
         check_kind(re.split("[?#]", url)[0])
         path = self.cached_path(url)
-        if not path.exists() or self.describe_difference(path) is not None:
+        is_current = path.exists() and self.describe_difference(path) is None
+        if not is_current:
             self.fetch(url, path)
         notes = make_notes(self.config)
         yield from read_file(TextFile(str(path), url), notes)
@@ -455,7 +457,7 @@ class Hub(Source):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
                                          revision=config.hub_revision)
             check_commit(config.hub_revision, rows)
-            types = {name: str(feature) for name, feature in rows.features.items()}
+            types = {column: str(feature) for column, feature in rows.features.items()}
             columns = split_column(config.column, types)
             for column in columns:
                 if column not in types:
