@@ -105,6 +105,7 @@ class Tokenizer:
     eos_ids: what a text may end with
     bytes: the text of every id that has one
     adds_space: whether encoding puts a space in front
+    processor, unk_id: of a sentencepiece file only; a JsonTokenizer has neither
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,33 +124,36 @@ class Tokenizer:
         self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         self._mark_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
-        # Ours begins documents with EOS, and has no files beside it.
         self.prefix_ids: list[int] = []
-        eos_id = self._special_id("eos_token", self.processor.eos_id())
+        eos_id = self._special_id("eos_token", none_if_negative(self.processor.eos_id()))
+        # Ours has no settings beside it. Its documents begin with EOS, so that is what exports name
+        # as bos, too.
         self.bos_id = eos_id
         if path.with_name(SETTINGS).is_file():
-            self.bos_id = self._special_id("bos_token", self.processor.bos_id())
+            self.bos_id = self._special_id("bos_token", none_if_negative(self.processor.bos_id()))
             if self.settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
         space = self.settings.get("add_prefix_space")
         if self.settings.get("add_eos_token") or space not in (None, self.adds_space):
             raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, which would end every "
                             f"prompt, or an add_prefix_space that contradicts {path}")
-        self._check(eos_id)  # sets eos_id and eos_ids
+        self._check_added_tokens()
+        self.eos_id, self.eos_ids = self._find_ends(eos_id)
+        self._check_round_trip()
 
-    def _special_id(self, name: str, default: int = -1) -> int | None:
+    def _special_id(self, name: str, default: int | None = None) -> int | None:
         """Return the id of a special token of the settings, or `default` if they name none."""
         text = token_text(self.settings.get(name))
         if text is None:
-            return None if default == -1 else default
+            return default
         i = self._id(text)
         if i is None:
             raise UserError(f"{name} {text!r} of {self.path.with_name(SETTINGS)} is not in "
                             f"{self.path}")
         return i
 
-    def _check(self, eos_id: int | None) -> None:
-        """Set eos_id and eos_ids. Raises UserError if transformers would give other ids or text."""
+    def _check_added_tokens(self) -> None:
+        """Raise UserError if transformers would give an added token another id."""
         settings_file = self.path.with_name(SETTINGS)
         added = read_optional(self.path.with_name(ADDED))
         for i, token in (self.settings.get("added_tokens_decoder") or {}).items():
@@ -159,12 +163,18 @@ class Tokenizer:
                 raise UserError(f"{settings_file} or {ADDED} gives the id {i} to {text!r}, but "
                                 f"{self.path} has {self._id(text)}: save the tokenizer again with "
                                 "transformers, as a tokenizer.json")
+
+    def _find_ends(self, eos_id: int | None) -> tuple[int, list[int]]:
+        """Return `eos_id`, and all ids that may end a text. Raises UserError if it is none or has a
+        text of its own."""
         if eos_id is None or eos_id in self.bytes:
-            raise UserError(f"{settings_file} is missing, or has no eos_token that is a special "
-                            f"token of {self.path}: what ends a text?")
+            raise UserError(f"{self.path.with_name(SETTINGS)} is missing, or has no eos_token that "
+                            f"is a special token of {self.path}: what ends a text?")
         stated = stated_eos_ids(self.path.with_name(GENERATION))
-        self.eos_id = eos_id
-        self.eos_ids = list(dict.fromkeys([*stated, eos_id]))
+        return eos_id, list(dict.fromkeys([*stated, eos_id]))
+
+    def _check_round_trip(self) -> None:
+        """Raise UserError if the ids of a text do not give it back unchanged."""
         probes = [PROBE.lstrip()]
         # Of those that add a space, some add none in front of a space, yet decoding removes one.
         if not self.adds_space:
@@ -284,7 +294,9 @@ class JsonTokenizer(Tokenizer):
         self.bytes = self._read_texts(ids, steps)
         self._check_texts()
         self.prefix_ids = self._read_prefix()
-        self._check(self._special_id("eos_token"))  # sets eos_id and eos_ids
+        self._check_added_tokens()
+        self.eos_id, self.eos_ids = self._find_ends(self._special_id("eos_token"))
+        self._check_round_trip()
 
     def _check_steps(self, steps: list[dict[str, Any]]) -> None:
         """Raise UserError for a decoder in which the text of an id depends on the ids around it."""
@@ -348,6 +360,11 @@ class JsonTokenizer(Tokenizer):
         return [row.ids for row in rows]
 
 
+def none_if_negative(i: int) -> int | None:
+    """Return the id of a special token, for which sentencepiece has -1 if there is none."""
+    return None if i < 0 else i
+
+
 def token_text(stated: Any) -> str | None:
     """Return the text of a token in the settings, which is there alone or with its flags."""
     return stated.get("content") if isinstance(stated, dict) else stated
@@ -356,7 +373,9 @@ def token_text(stated: Any) -> str | None:
 def stated_eos_ids(file: Path) -> list[int]:
     """Return the `eos_token_id` of a generation_config.json or config.json: no id, one, several."""
     stated = read_optional(file).get("eos_token_id")
-    ids = stated if isinstance(stated, list) else [] if stated is None else [stated]
+    if stated is None:
+        return []
+    ids = stated if isinstance(stated, list) else [stated]
     if not all(type(i) is int for i in ids):
         raise UserError(f"{file}: eos_token_id is {stated!r}, neither an id nor a list of ids")
     return ids
