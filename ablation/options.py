@@ -109,19 +109,21 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     files = choose_files(options)
     file_layers = [read_yaml(file) for file in files]
     layers = [tier.defaults, *file_layers, tier.overrides, options.given]
-    note_overridden(options, file_layers, tier)
+    note_tier_over_file(options, file_layers, tier)
     check_chosen(options, files, file_layers, tuned=bool(tier.grid))
     config = make_config(*layers)
     check_runs_folder(config.log.runs)
     path = choose_path(options, config, files)
     compiled = find_planned_compile(path) if files else None
-    if compiled is None or compiled == config.train.compile or "train.compile" in options.given:
-        note_switched_off(options, files, file_layers, tier)
-    else:
+    takes_over = (compiled not in (None, config.train.compile)
+                  and "train.compile" not in options.given)
+    if takes_over:
         say(f"note: {path / 'plan.json'} has train.compile {compiled}, and so has what is trained "
             f"now, whatever the tier and {' and '.join(files)} say")
         layers.append({"train": {"compile": compiled}})
         config = make_config(*layers)
+    else:
+        note_file_over_tier(options, files, file_layers, tier)
     overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
     check_overridden(options.given, overlays)
@@ -142,10 +144,10 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     )
 
 
-def note_overridden(
+def note_tier_over_file(
     options: Namespace, file_layers: Sequence[Mapping[str, Any]], tier: Tier
 ) -> None:
-    """Print a note if the tier overrides options in the user's own files."""
+    """Print a note if the tier overrides options of other values in the user's own files."""
     if not options.config:
         return
     in_files: dict[str, Any] = {}
@@ -175,7 +177,7 @@ def find_planned_compile(path: Path) -> bool | None:
     return values.pop()
 
 
-def note_switched_off(
+def note_file_over_tier(
     options: Namespace, files: Sequence[str], file_layers: Sequence[Mapping[str, Any]], tier: Tier
 ) -> None:
     """Print a note if a file has another value than the default of the tier, which it overrides."""
@@ -262,7 +264,8 @@ def check_chosen(
 ) -> None:
     """Raise UserError for an option that the study sets for each run, also for its default value.
 
-    `file_layers` are the options in the `files`.
+    file_layers: the options in the `files`
+    tuned: whether the study chooses learning rates
     """
     in_files = set().union(*file_layers)
     chosen = (*CHOSEN, *TUNED) if tuned else CHOSEN

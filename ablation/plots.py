@@ -147,7 +147,7 @@ def _strongest_heads(study: Study, arm: str) -> list[dict[int, float]]:
     """Return a curve for each seed: by training tokens, how much attention the previous token gets
     from the head that gives it most, in any layer."""
     curves = []
-    for record in study.runs(arm).values():
+    for record in study.records_of(arm).values():
         curves.append({point.tokens: max(itertools.chain(*point.previous))
                        for point in record.trajectory})
     return curves
@@ -156,7 +156,7 @@ def _strongest_heads(study: Study, arm: str) -> list[dict[int, float]]:
 def _sliding_losses(study: Study, arm: str) -> list[dict[int, float]]:
     """Return of each seed the loss by the length of the window that slides."""
     curves = []
-    for record in study.runs(arm).values():
+    for record in study.records_of(arm).values():
         sliding = [row for row in record.context if row.mode == "sliding"]
         curves.append(defined({row.context: row.loss for row in sliding}))
     return curves

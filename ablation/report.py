@@ -242,7 +242,7 @@ def describe_correction(study: Study) -> str:
 
 def describe_seeds(study: Study) -> dict[str, str]:
     """Return what report.md says of the number of seeds: intervals need two."""
-    most_seeds = max(len(study.runs(arm)) for arm in study.plan.arms)
+    most_seeds = max(len(study.records_of(arm)) for arm in study.plan.arms)
     if most_seeds > 1:
         return {
             "one_seed": "",
@@ -307,15 +307,15 @@ def arms_table(study: Study) -> str:
 
 def arm_row(study: Study, arm: str, uncertain: Set[tuple[str, int]]) -> list[str]:
     """Return the row of an arm in `arms_table`; `uncertain` is from `find_uncertain`."""
-    runs = study.runs(arm).values()
-    rates = {f"{run.lr:g}" for run in runs}
-    row = [arm + origin(study, arm), ", ".join(rates), str(len(runs))]
+    records = study.records_of(arm).values()
+    rates = {f"{record.lr:g}" for record in records}
+    row = [arm + origin(study, arm), ", ".join(rates), str(len(records))]
     for tokens in study.horizons:
         losses = study.losses(arm, tokens).values()
         paired = None if arm == study.baseline else study.paired(arm, tokens)
         row += [with_sd(losses), difference(paired, len(losses), (arm, tokens) in uncertain)]
     last_tokens = [max(curve.keys()) for curve in study.curves(arm, "loss").values()]
-    row.append(span(study.tokens_until_used(arm).values(), min(last_tokens, default=0)))
+    row.append(show_median(study.tokens_until_used(arm).values(), min(last_tokens, default=0)))
     return row
 
 
@@ -337,14 +337,14 @@ def tuning_table(study: Study) -> str:
         row = [arm]
         for lr in grid:
             by_seed = sorted(rates.get(lr, {}).items())
-            cell = ", ".join(tuning_loss(loss) for _, loss in by_seed)
+            cell = ", ".join(show_tuning_loss(loss) for _, loss in by_seed)
             row.append(f"{cell} *" if lr == best else cell)
         rows.append(row)
     tokens = amount(study.plan.steps.tuning * study.plan.step_tokens)
     return table([f"arm, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)
 
 
-def tuning_loss(loss: float) -> str:
+def show_tuning_loss(loss: float) -> str:
     """Return what a tuning run ended with as text."""
     return "diverged" if loss == math.inf else f"{loss:.3f}"
 
@@ -444,8 +444,9 @@ def with_sd(values: Collection[float]) -> str:
     return f"{statistics.fmean(values):.3f}{spread}"
 
 
-def span(times: Collection[float], end: float) -> str:
-    """Median, lowest and highest of waiting times; inf means not until `end`."""
+def show_median(times: Collection[float], end: float) -> str:
+    """Return the median of waiting times as text, with the lowest and the highest in brackets
+    unless all three look the same. inf: longer than until `end`."""
     if not times:
         return UNDEFINED
     words = []

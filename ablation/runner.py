@@ -36,7 +36,7 @@ from ablation.jobs import (
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
-from ablation.schedule import count_steps, name_length, name_tokens, next_jobs
+from ablation.schedule import count_steps, has_result, name_length, name_tokens, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
 from errors import UserError, find_script, require_modules, say
@@ -344,9 +344,7 @@ def can_withdraw(path: Path, plan: Plan, seeds: list[int]) -> bool:
         return False
     trained_arms = [arm for arm in plan.arms if arm not in (plan.committed or [])]
     names = [f"{arm}-s{seed}" for arm in trained_arms for seed in left_out]
-    has_result = [name in (plan.diverged or []) or (path / "results" / f"{name}.json").exists()
-                  for name in names]
-    return not any(has_result)
+    return not any(has_result(path, plan, name) for name in names)
 
 
 def compare_plans(plan: Plan, wanted: dict[str, Any]) -> list[str]:
@@ -368,7 +366,7 @@ def note_changed_encodings(study: Study, seeds: list[int]) -> None:
     for arm, config in study.plan.config.items():
         position = config["model"]["position"]
         before = study.code_of_encoding(arm)
-        is_complete = study.runs(arm).keys() >= {*seeds}
+        is_complete = study.records_of(arm).keys() >= {*seeds}
         is_committed = arm in (study.plan.committed or [])  # then it is not trained here
         if not before or is_complete or is_committed or position not in POSITIONS:
             continue
@@ -489,11 +487,11 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     elif isinstance(job, CalibrationJob):
         check_calibration(command, job, result)
         plan.calibration = Calibration(job.name, job.committed, result)
-    elif result is None:  # a run of a RecordJob diverged
+    elif isinstance(job, RecordJob) and result is None:  # a run diverged
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job.name} diverged, and is left out")
         add_diverged(plan, [job.name])
-    else:  # the record of a RecordJob
+    elif isinstance(job, RecordJob):
         write_sealed(command.path / "results" / f"{job.name}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
     planning.write_plan(command.path, plan)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 from ablation import plan as planning
@@ -31,7 +32,7 @@ def calibration_job(command: Command, plan: Plan) -> CalibrationJob:
     name = f"calibration-{arm}-s{seed}"
     training = plan_run(command, plan, name, steps, {
         **command.overlays[arm],
-        "optim.lr": study.runs(arm)[seed].lr,
+        "optim.lr": study.records_of(arm)[seed].lr,
         "seed": seed,
         "log.job_type": "tune",
         "log.group": f"{command.path.name}/calibration",
@@ -70,7 +71,7 @@ def record_jobs(command: Command, plan: Plan) -> list[RecordJob]:
     jobs = []
     for seed, arm in itertools.product(plan.seeds, command.new_arms):
         name = f"{arm}-s{seed}"
-        if lacks_record(command, plan, name):
+        if not has_result(command.path, plan, name):
             trainings = plan_lengths(command, plan, arm, seed)
             jobs.append(RecordJob(name=name, trainings=trainings, arm=arm,
                                   max_spans=command.tier.max_spans,
@@ -78,10 +79,13 @@ def record_jobs(command: Command, plan: Plan) -> list[RecordJob]:
     return jobs
 
 
-def lacks_record(command: Command, plan: Plan, name: str) -> bool:
-    """Return whether an arm and seed, such as rope-s0, has no record, and has not diverged."""
-    is_recorded = (command.path / "results" / f"{name}.json").exists()
-    return not is_recorded and name not in (plan.diverged or [])
+def has_result(path: Path, plan: Plan, name: str) -> bool:
+    """Return whether an arm and seed, such as rope-s0, has a record or has diverged.
+
+    `path` is the folder of the study.
+    """
+    is_recorded = (path / "results" / f"{name}.json").exists()
+    return is_recorded or name in (plan.diverged or [])
 
 
 def plan_lengths(command: Command, plan: Plan, arm: str, seed: int) -> list[Training]:
@@ -164,6 +168,7 @@ def count_steps(command: Command, plan: Plan, arm: str) -> int:
     optim = command.arm_configs[arm].optim
     *shorter, longest = plan.steps.horizons
     cooldowns = sum(planning.count_cooldown(optim, steps) for steps in shorter)
-    missing = [seed for seed in plan.seeds if lacks_record(command, plan, f"{arm}-s{seed}")]
+    missing = [seed for seed in plan.seeds
+               if not has_result(command.path, plan, f"{arm}-s{seed}")]
     tuning = len(tuning_jobs(command, plan, arm)) * plan.steps.tuning
     return len(missing) * (longest + cooldowns) + tuning

@@ -85,9 +85,10 @@ class Study:
 
     # --- what was measured ---
 
-    def runs(self, arm: str) -> dict[int, Record]:
+    def records_of(self, arm: str) -> dict[int, Record]:
         """The records of an arm by seed."""
-        return {seed: run for (name, seed), run in sorted(self.records.items()) if name == arm}
+        return {seed: record for (name, seed), record in sorted(self.records.items())
+                if name == arm}
 
     def code_of_encoding(self, arm: str) -> dict[str, list[int]]:
         """The hashes of the code of an arm's encoding, each with the seeds that were trained by it.
@@ -95,7 +96,7 @@ class Study:
         Records of older versions do not have one, and are left out.
         """
         seeds: dict[str, list[int]] = {}
-        for seed, record in self.runs(arm).items():
+        for seed, record in self.records_of(arm).items():
             if record.encoding_sha256:
                 seeds.setdefault(record.encoding_sha256, []).append(seed)
         return seeds
@@ -103,7 +104,7 @@ class Study:
     def ends(self, arm: str, tokens: int) -> dict[int, End]:
         """By seed, the end of the run of so many tokens."""
         ends = {}
-        for seed, record in self.runs(arm).items():
+        for seed, record in self.records_of(arm).items():
             for end in record.horizons:
                 if end.tokens == tokens:
                     ends[seed] = end
@@ -115,7 +116,7 @@ class Study:
         Without the seeds for which it is undefined.
         """
         rows = {}
-        for seed, record in self.runs(arm).items():
+        for seed, record in self.records_of(arm).items():
             for row in record.context:
                 if (row.context, row.mode) == (context, mode) and row.loss is not None:
                     rows[seed] = row
@@ -157,7 +158,7 @@ class Study:
         Without the points at which it is undefined.
         """
         curves = {}
-        for seed, record in self.runs(arm).items():
+        for seed, record in self.records_of(arm).items():
             values = {point.tokens: getattr(point, key) for point in record.trajectory}
             curves[seed] = defined(values)
         return curves

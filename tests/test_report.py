@@ -398,7 +398,7 @@ def test_records_of_seeds_that_are_not_planned_do_not_count(diverged):
     ([150, 160, math.inf], "160 (150 – more than 500)"),
     ([150, math.inf, math.inf], "more than 500 (150 – more than 500)")])
 def test_what_never_happened_is_longer_than_was_looked(times, words):
-    assert report.span(times, 500) == words
+    assert report.show_median(times, 500) == words
 
 
 @pytest.mark.parametrize("tokens, words", [
@@ -489,7 +489,7 @@ def test_the_readme_says_how_far_rope_leads(studies, number, unit):
 
 def test_the_readme_says_of_how_many_seeds_numbers_are(studies):
     full = studies["five"]
-    assert [len(full.runs(arm)) for arm in full.plan.arms] == [6] * 5
+    assert [len(full.records_of(arm)) for arm in full.plan.arms] == [6] * 5
     assert "Differences are means over 6 seeds of models" in words("README.md")
 
 
@@ -723,7 +723,7 @@ def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
     first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
     page = words("docs/results.md")
     assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
-    assert len(study.runs("rope_nope")) == 6
+    assert len(study.records_of("rope_nope")) == 6
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
     assert f"`rope_nope`, leads RoPE by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
 
@@ -732,14 +732,14 @@ def test_results_md_has_that_a_layer_without_positions_gains_nothing_in_english(
     study = Study.load(ROOT / "studies" / "nope-english")
     last = interval(study, "rope_nope", study.horizons[-1])
     assert f"{last} after 8.39 M, on three seeds" in words("docs/results.md")
-    assert len(study.runs("rope_nope")) == 3
+    assert len(study.records_of("rope_nope")) == 3
 
 
 def test_results_md_has_how_few_rotating_channels_go_on(studies):
     study = studies["partial-long"]
     first, last = [interval(study, "partial_10_4e3", tokens) for tokens in study.horizons]
     assert f"Trained again it is {first}, and {last} after 8.39 M" in words("docs/results.md")
-    assert len(study.runs("partial_10_4e3")) == 6
+    assert len(study.records_of("partial_10_4e3")) == 6
 
 
 def test_the_notes_say_what_two_processors_made_of_the_same_seeds(studies):

@@ -215,40 +215,40 @@ def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, sent_to_wandb
 
 @pytest.mark.parametrize("arm", ["rope", "sin"])
 def test_a_record_has_an_end_for_every_length(finished, arm):
-    record = Study.load(finished).runs(arm)[0]
+    record = Study.load(finished).records_of(arm)[0]
     assert [end.tokens for end in record.horizons] == [2560, 5120]
 
 
 @pytest.mark.parametrize("arm", ["rope", "sin"])
 @pytest.mark.parametrize("index, name", [(0, "2.5k"), (1, "5k")])
 def test_an_ends_loss_is_the_last_of_its_run(finished, arm, index, name):
-    end = Study.load(finished).runs(arm)[0].horizons[index]
+    end = Study.load(finished).records_of(arm)[0].horizons[index]
     validated = read_metric(finished / f"{arm}-s0-{name}", "val/loss")
     assert end.loss == pytest.approx(validated[max(validated)], rel=1e-5)
 
 
 @pytest.mark.parametrize("arm", ["rope", "sin"])
 def test_the_loss_of_an_end_has_a_standard_error(finished, arm):
-    shorter, longer = Study.load(finished).runs(arm)[0].horizons
+    shorter, longer = Study.load(finished).records_of(arm)[0].horizons
     assert 0 < shorter.se < 1
     assert 0 < longer.se < 1
 
 
 def test_a_shift_costs_nothing_with_rope(finished):
-    shorter, longer = Study.load(finished).runs("rope")[0].horizons
+    shorter, longer = Study.load(finished).records_of("rope")[0].horizons
     assert abs(shorter.shift) < 1e-4
     assert abs(longer.shift) < 1e-4
 
 
 def test_a_record_follows_the_longest_run(finished):
     """From the first cooldown, at step 8, to the last, at step 16: four points to an octave."""
-    trajectory = Study.load(finished).runs("rope")[0].trajectory
+    trajectory = Study.load(finished).records_of("rope")[0].trajectory
     steps = [8, 10, 11, 13, 16]
     assert [point.tokens for point in trajectory] == [step * 256 for step in steps]
 
 
 def test_the_loss_of_the_longest_run_falls(finished):
-    trajectory = Study.load(finished).runs("rope")[0].trajectory
+    trajectory = Study.load(finished).records_of("rope")[0].trajectory
     assert trajectory[0].loss > trajectory[-1].loss
 
 

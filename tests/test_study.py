@@ -64,7 +64,7 @@ def test_seeds_without_a_record_are_not_paired(tmp_path):
     path = make_pair(tmp_path / "half", 2)
     (path / "results" / "sin-s1.json").unlink()
     half = Study.load(path)
-    assert list(half.runs("sin")) == [0]
+    assert list(half.records_of("sin")) == [0]
     assert half.paired("rope", HORIZONS[0]).n == 1
     assert len(half.gaps("rope")) == 1
 
