@@ -63,6 +63,7 @@ class AttentionScores(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.scaled_dot_product_attention:
+            # `attend` of model/transformer.py passes these four by position.
             xq, xk, _, mask = args  # (B, H, T, D), (B, H_kv, T, D)
             xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)
             scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * xq.shape[-1] ** -0.5

@@ -14,6 +14,9 @@ Ids = NDArray[np.int64]
 def ngram_losses(train: Ids, held_out: Ids, vocab_size: int, longest: int = 3) -> list[float]:
     """Mean nats per token of `held_out` under the n-gram models of `train`, n = 1 .. `longest`.
 
+    `train` (M,) and `held_out` (N,) are token ids. All n are measured on the same targets: from the
+    `longest`-th token on, so that each target has a whole context.
+
     Counts are interpolated with the (n-1)-gram model, whose weight is the number of different
     tokens seen after the context (Witten and Bell 1991); the unigram with the uniform distribution.
     No parameter is fitted.

@@ -352,11 +352,12 @@ def shared_options(
 ) -> dict[str, dict[str, Any]]:
     """Return, by section, the options that a study gave to all of its arms.
 
-    `configs` and `arms` are those of its plan. The arms that do not set an option themselves decide
-    on it, or all arms if each sets it, unless it has no effect without another one, in which they
-    differ. Options in which they differ are left out, and so are those that are unset or that this
-    version of gyre does not have. What `make_config` fills in from other options is left out too,
-    because a new arm may have others of those.
+    `configs` and `arms` are those of its plan. An option is shared if the arms that do not set it
+    themselves agree on it. If every arm sets it, all have to agree; and it is dropped if it is
+    refused without an option in which they differ.
+
+    Left out are options that are unset, and those that this version of gyre does not have. So is
+    what `make_config` fills in from other options, because a new arm may have others of those.
     """
     known = asdict(make_config())
     shared: dict[str, dict[str, Any]] = {}

@@ -91,9 +91,11 @@ class Record(msgspec.Struct):
 def measure_runs(
     arm: str, max_spans: int, device: str, trunk: RunDir, *branches: RunDir
 ) -> dict[str, Any]:
-    """Return the record of an arm and seed, as JSON: of its longest run, and of the ends of others.
+    """Return the record of an arm and seed, a dict of what JSON can hold.
 
-    Contexts are measured in at most `max_spans` spans of 8T tokens.
+    trunk: the longest run
+    branches: the shorter runs, from long to short; of these only the ends are measured
+    max_spans: at most so many spans of 8T tokens are measured in every context; fewer for the rest
     """
     if not trunk.checkpoints.kept_steps():
         paths = ", ".join(str(run.path) for run in (trunk, *branches))
@@ -101,12 +103,14 @@ def measure_runs(
                         "train them again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
     measured = measure.measure(trunk, "last", max_spans, device, every_target=True)
-    few = min(max_spans, measure.MAX_SPANS)
-    ends = [measure_end(run, few, device) for run in reversed(branches)]
+    # The contexts are measured once. To save time, the rest is measured at each end and each kept
+    # checkpoint in fewer spans.
+    capped_spans = min(max_spans, measure.MAX_SPANS)
+    ends = [measure_end(run, capped_spans, device) for run in reversed(branches)]
     ends.append(msgspec.convert(measured, End))
     return msgspec.to_builtins({
         "arm": arm, **measured, **hash_origin(trunk), "horizons": ends,
-        "trajectory": follow(trunk, few, device), "machine": machine(),
+        "trajectory": follow(trunk, capped_spans, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
         "encoding_sha256": trunk.record.get("encoding_sha256", ""),
     })

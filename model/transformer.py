@@ -67,6 +67,7 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
         padded = F.pad(xv, (0, xq.shape[-1] - width))
         return attend(xq, xk, padded, mask)[..., :width]
     gqa = xq.shape[1] != xk.shape[1]
+    # The mask is passed by position: ablation/attention.py reads it there.
     if mask is None:
         causal = bool(xq.shape[2] > 1)  # a bool even where a compiled prefill has symbolic sizes
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
