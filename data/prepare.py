@@ -27,7 +27,7 @@ from tqdm import tqdm
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
 from data.search import LeftOut, list_names
 from data.sources import SOURCES, DataConfig, Source, StandardLibrary, name_text
-from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
+from data.tokenizer import MODEL_FILE, Tokenizer, open_tokenizer, tokenizer_files
 from data.units import Encode, Ids, choose_encoding
 from errors import UserError, say
 from files import json_sha256, sha256, stage_json
@@ -140,7 +140,7 @@ def train_tokenizer(
     """
     def learn(vocab_size: int) -> Tokenizer:
         texts = (block for _, block in read_blocks(file, train, "sampling text", BLOCK))
-        path = folder / MODEL
+        path = folder / MODEL_FILE
         path.write_bytes(learn_pieces(texts, vocab_size))
         return Tokenizer(path)
 

@@ -21,14 +21,15 @@ from data.bpe import SPACE
 from errors import UserError, require_modules
 from files import first_line, read_json
 
-MODEL = "tokenizer.model"
-JSON = "tokenizer.json"
-SETTINGS = "tokenizer_config.json"
-GENERATION = "generation_config.json"
-CHAT = "chat_template.jinja"
-FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)
-PARAMS = "params.json"  # in Meta's folders, which describe the model with it
-ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
+MODEL_FILE = "tokenizer.model"
+JSON_FILE = "tokenizer.json"
+SETTINGS_FILE = "tokenizer_config.json"
+GENERATION_FILE = "generation_config.json"
+CHAT_FILE = "chat_template.jinja"
+TOKENIZER_FILES = (MODEL_FILE, JSON_FILE, SETTINGS_FILE, GENERATION_FILE, CHAT_FILE)
+PARAMS_FILE = "params.json"  # in Meta's folders, which describe the model with it
+# Older versions of transformers wrote it beside a sentencepiece file.
+ADDED_FILE = "added_tokens.json"
 
 # The special tokens that the settings can name.
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
@@ -49,7 +50,7 @@ ONE_SPACE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the files in a folder that make up its tokenizer, or say how texts begin and end."""
-    return [folder / name for name in FILES if (folder / name).is_file()]
+    return [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
 
 
 def read_optional(file: Path) -> dict[str, Any]:
@@ -68,30 +69,30 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
     transformers, else of its tokenizer.model. Raises UserError if it cannot be used."""
     path = Path(path)
     if path.is_dir():
-        path = path / JSON if (path / JSON).is_file() else path / MODEL
+        path = path / JSON_FILE if (path / JSON_FILE).is_file() else path / MODEL_FILE
     if not path.is_file():
         raise UserError(_describe_missing(path))
     try:
-        return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
+        return JsonTokenizer(path) if path.name == JSON_FILE else Tokenizer(path)
     except (UserError, KeyboardInterrupt, SystemExit):  # export.py makes one of SIGTERM
         raise
     except BaseException as error:  # of a damaged file; a panic of Rust is no Exception
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
                         f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
-                        f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error
+                        f"{MODEL_FILE}, use its {JSON_FILE} and {SETTINGS_FILE} instead") from error
 
 
 def _describe_missing(path: Path) -> str:
     """Return what to do about a tokenizer file that is not there."""
-    if path.with_name(PARAMS).is_file():
+    if path.with_name(PARAMS_FILE).is_file():
         return f"{path} is missing; Meta's download keeps it one folder up: copy it in"
     if path.with_name("vocab.json").is_file():
-        return (f"{path.parent} has a vocab.json but no {JSON}: load its tokenizer with "
-                f"transformers and save it there again, which writes the {JSON}")
-    if path.name == JSON:
+        return (f"{path.parent} has a vocab.json but no {JSON_FILE}: load its tokenizer with "
+                f"transformers and save it there again, which writes the {JSON_FILE}")
+    if path.name == JSON_FILE:
         return f"{path} is missing: copy the one of the model there"
-    return (f"{path.parent} has no tokenizer: {path.name} is missing, and {JSON} too; copy the one "
-            f"that belongs to the model there, with its {SETTINGS}")
+    return (f"{path.parent} has no tokenizer: {path.name} is missing, and {JSON_FILE} too; copy "
+            f"the one that belongs to the model there, with its {SETTINGS_FILE}")
 
 
 class Tokenizer:
@@ -110,7 +111,7 @@ class Tokenizer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.settings = read_optional(path.with_name(SETTINGS))
+        self.settings = read_optional(path.with_name(SETTINGS_FILE))
         processor = sentencepiece.SentencePieceProcessor()
         processor.LoadFromSerializedProto(path.read_bytes())
         self.processor = processor
@@ -129,14 +130,14 @@ class Tokenizer:
         # Ours has no settings beside it. Its documents begin with EOS, so that is what exports name
         # as bos, too.
         self.bos_id = eos_id
-        if path.with_name(SETTINGS).is_file():
+        if path.with_name(SETTINGS_FILE).is_file():
             self.bos_id = self._special_id("bos_token", none_if_negative(self.processor.bos_id()))
             if self.settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
         space = self.settings.get("add_prefix_space")
         if self.settings.get("add_eos_token") or space not in (None, self.adds_space):
-            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, which would end every "
-                            f"prompt, or an add_prefix_space that contradicts {path}")
+            raise UserError(f"{path.with_name(SETTINGS_FILE)} has add_eos_token, which would end "
+                            f"every prompt, or an add_prefix_space that contradicts {path}")
         self._check_added_tokens()
         self.eos_id, self.eos_ids = self._find_ends(eos_id)
         self._check_round_trip()
@@ -148,29 +149,29 @@ class Tokenizer:
             return default
         i = self._id(text)
         if i is None:
-            raise UserError(f"{name} {text!r} of {self.path.with_name(SETTINGS)} is not in "
+            raise UserError(f"{name} {text!r} of {self.path.with_name(SETTINGS_FILE)} is not in "
                             f"{self.path}")
         return i
 
     def _check_added_tokens(self) -> None:
         """Raise UserError if transformers would give an added token another id."""
-        settings_file = self.path.with_name(SETTINGS)
-        added = read_optional(self.path.with_name(ADDED))
+        settings_file = self.path.with_name(SETTINGS_FILE)
+        added = read_optional(self.path.with_name(ADDED_FILE))
         for i, token in (self.settings.get("added_tokens_decoder") or {}).items():
             added[token["content"]] = int(i)
         for text, i in added.items():
             if self._id(text) != i:
-                raise UserError(f"{settings_file} or {ADDED} gives the id {i} to {text!r}, but "
-                                f"{self.path} has {self._id(text)}: save the tokenizer again with "
-                                "transformers, as a tokenizer.json")
+                raise UserError(f"{settings_file} or {ADDED_FILE} gives the id {i} to {text!r}, "
+                                f"but {self.path} has {self._id(text)}: save the tokenizer again "
+                                "with transformers, as a tokenizer.json")
 
     def _find_ends(self, eos_id: int | None) -> tuple[int, list[int]]:
         """Return `eos_id`, and all ids that may end a text. Raises UserError if it is none or has a
         text of its own."""
         if eos_id is None or eos_id in self.bytes:
-            raise UserError(f"{self.path.with_name(SETTINGS)} is missing, or has no eos_token that "
-                            f"is a special token of {self.path}: what ends a text?")
-        stated = stated_eos_ids(self.path.with_name(GENERATION))
+            raise UserError(f"{self.path.with_name(SETTINGS_FILE)} is missing, or has no eos_token "
+                            f"that is a special token of {self.path}: what ends a text?")
+        stated = stated_eos_ids(self.path.with_name(GENERATION_FILE))
         return eos_id, list(dict.fromkeys([*stated, eos_id]))
 
     def _check_round_trip(self) -> None:
@@ -264,7 +265,7 @@ class JsonTokenizer(Tokenizer):
         content = path.read_bytes()
         described = json.loads(content)
         self.path = path
-        self.settings = read_optional(path.with_name(SETTINGS))
+        self.settings = read_optional(path.with_name(SETTINGS_FILE))
         self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

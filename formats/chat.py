@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from data.tokenizer import (
-    CHAT,
-    JSON,
-    MODEL,
-    SETTINGS,
+    CHAT_FILE,
+    JSON_FILE,
+    MODEL_FILE,
+    SETTINGS_FILE,
     SPECIAL,
     JsonTokenizer,
     Tokenizer,
@@ -25,20 +25,20 @@ from errors import UserError
 def chat_template(folder: Path) -> str | None:
     """The Jinja template of a folder's chats: a file, or a field of the settings, which may be a
     list of named templates. UserError for a field with anything else."""
-    file = folder / CHAT
+    file = folder / CHAT_FILE
     if file.is_file():
         try:
             return file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise UserError(f"{file} is not UTF-8: save it as UTF-8 ({error})") from None
-    template = read_optional(folder / SETTINGS).get("chat_template")
+    template = read_optional(folder / SETTINGS_FILE).get("chat_template")
     if isinstance(template, list):
         named = [entry for entry in template
                  if isinstance(entry, dict) and entry.get("name") == "default"]
         template = named[0].get("template") if named else None
     if template is not None and not isinstance(template, str):
-        raise UserError(f"chat_template in {folder / SETTINGS} is no text, and no list of texts "
-                        "with names: mend it, or remove it")
+        raise UserError(f"chat_template in {folder / SETTINGS_FILE} is no text, and no list of "
+                        "texts with names: mend it, or remove it")
     return template
 
 
@@ -55,14 +55,15 @@ def read_chat(folder: Path) -> Chat:
     ids behind a special token are not known."""
     template = chat_template(folder)
     if template is None:
-        raise UserError(f"{folder} has no chat template ({CHAT}, or chat_template in {SETTINGS}, "
-                        "and of several the one called default): leave --chat out. After a "
-                        "training on chats, say in bash "
+        raise UserError(f"{folder} has no chat template ({CHAT_FILE}, or chat_template in "
+                        f"{SETTINGS_FILE}, and of several the one called default): leave --chat "
+                        "out. After a training on chats, say in bash "
                         "--prompt $'user: Hello\\nassistant:' --stop $'\\nuser:'")
-    stated = read_optional(folder / SETTINGS)
-    if not (folder / JSON).is_file() and stated.get("legacy") is not True:
-        raise UserError(f"--chat needs a {JSON}, and {folder} has none: without `legacy: true` in "
-                        f"{SETTINGS}, a {MODEL} does not say which ids follow a special token")
+    stated = read_optional(folder / SETTINGS_FILE)
+    if not (folder / JSON_FILE).is_file() and stated.get("legacy") is not True:
+        raise UserError(f"--chat needs a {JSON_FILE}, and {folder} has none: without `legacy: "
+                        f"true` in {SETTINGS_FILE}, a {MODEL_FILE} does not say which ids follow "
+                        "a special token")
     tokens = {}
     for name in SPECIAL:
         text = token_text(stated.get(name))

@@ -14,7 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.sources import DataConfig
-from data.tokenizer import JSON, open_tokenizer, stated_eos_ids
+from data.tokenizer import JSON_FILE, open_tokenizer, stated_eos_ids
 from errors import UserError, say
 from files import read_json, writing
 from formats import gguf_in, gguf_tokenizers, hf, meta
@@ -198,6 +198,6 @@ def print_import_notes(folder: Path, run: RunDir) -> None:
     if bos_id is not None and tokenizer.bos_id not in (None, bos_id):
         say(f"note: bos_token_id of {file} is {bos_id}, and the tokenizer there has "
             f"{tokenizer.bos_id}: is it that of the model?")
-    if not (run.path / JSON).is_file():
-        say(f"note: {folder} has no {JSON}: the ids are sentencepiece's, and transformers gives "
-            "others for some texts")
+    if not (run.path / JSON_FILE).is_file():
+        say(f"note: {folder} has no {JSON_FILE}: the ids are sentencepiece's, and transformers "
+            "gives others for some texts")

@@ -7,7 +7,7 @@ kind do (data/tokenizer.py). (ggml, docs/gguf.md; llama.cpp, src/llama-vocab.cpp
 from pathlib import Path
 from typing import Any
 
-from data.tokenizer import CHAT, GENERATION, JSON, MODEL, SETTINGS
+from data.tokenizer import CHAT_FILE, GENERATION_FILE, JSON_FILE, MODEL_FILE, SETTINGS_FILE
 from files import stage_json
 from formats.tokenizers import (
     CONTROL,
@@ -77,19 +77,19 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
         if name != "unk" and types[i] != NORMAL and not pads_unused:
             settings[f"{name}_token"] = tokens[i]
     if kind == "llama":
-        (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
+        (folder / MODEL_FILE).write_bytes(to_sentencepiece(theirs, ids))
         # legacy: as in llama.cpp, the space in front of a text follows each special token too.
         settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": adds_bos,
                      "legacy": True}
     else:
         front = [ids["bos"]] if adds_bos and "bos" in ids else []
-        stage_json(folder / JSON, beginning_with(front, to_byte_level(theirs)))
+        stage_json(folder / JSON_FILE, beginning_with(front, to_byte_level(theirs)))
         settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
-    stage_json(folder / SETTINGS, settings)
-    stage_json(folder / GENERATION, {"eos_token_id": end_ids(theirs, ids)})
+    stage_json(folder / SETTINGS_FILE, settings)
+    stage_json(folder / GENERATION_FILE, {"eos_token_id": end_ids(theirs, ids)})
     template = fields.get("tokenizer.chat_template")
     if template is not None:
-        (folder / CHAT).write_text(template, encoding="utf-8", newline="")
+        (folder / CHAT_FILE).write_text(template, encoding="utf-8", newline="")
 
 
 def read_fields(fields: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from data.tokenizer import GENERATION
+from data.tokenizer import GENERATION_FILE
 from errors import UserError, say
 from files import stage_json
 from formats import names
@@ -90,8 +90,8 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
         say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
             f"reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
-    if not (folder / GENERATION).exists():  # an imported model has brought one
-        stage_json(folder / GENERATION, ids)
+    if not (folder / GENERATION_FILE).exists():  # an imported model has brought one
+        stage_json(folder / GENERATION_FILE, ids)
     write_weights(exported, folder, dtype)
 
 

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from data.tokenizer import (
-    GENERATION,
-    JSON,
-    MODEL,
+    GENERATION_FILE,
+    JSON_FILE,
+    MODEL_FILE,
     PROBE,
-    SETTINGS,
+    SETTINGS_FILE,
     SPACE,
     SPECIAL,
     Tokenizer,
@@ -45,28 +45,28 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")
     beyond = [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < vocab_size]
     if beyond:
-        raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
-                        f"and the model's ids are 0 to {vocab_size - 1}")
+        raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or "
+                        f"{GENERATION_FILE}, and the model's ids are 0 to {vocab_size - 1}")
     files = {file.name: file for file in tokenizer_files(folder)}
-    settings = read_optional(folder / SETTINGS)
-    if JSON in files:
+    settings = read_optional(folder / SETTINGS_FILE)
+    if JSON_FILE in files:
         check_special_tokens(folder, settings)
-    if JSON not in files and "add_bos_token" not in settings:
+    if JSON_FILE not in files and "add_bos_token" not in settings:
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
-        files[SETTINGS] = spare / SETTINGS
-        stage_json(files[SETTINGS], settings | {"add_bos_token": True})
+        files[SETTINGS_FILE] = spare / SETTINGS_FILE
+        stage_json(files[SETTINGS_FILE], settings | {"add_bos_token": True})
     if set(stated) - set(tokenizer.eos_ids):
-        files[GENERATION] = spare / GENERATION
+        files[GENERATION_FILE] = spare / GENERATION_FILE
         all_ends = list(dict.fromkeys([*stated, *tokenizer.eos_ids]))
-        generation = read_optional(folder / GENERATION)
-        stage_json(files[GENERATION], generation | {"eos_token_id": all_ends})
+        generation = read_optional(folder / GENERATION_FILE)
+        stage_json(files[GENERATION_FILE], generation | {"eos_token_id": all_ends})
     return tokenizer, list(files.values())
 
 
 def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
     """Raise UserError for a special token of the settings that is none in the tokenizer.json of a
     folder: transformers would make it one, and so give other ids."""
-    file = folder / SETTINGS
+    file = folder / SETTINGS_FILE
     stated = [settings.get(name) for name in SPECIAL]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         more = settings.get(name)
@@ -78,7 +78,7 @@ def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
             raise UserError(f"{file}: {name} is {more!r}, neither a list nor an object of tokens, "
                             "which transformers refuses: write it as a list")
     added = list((settings.get("added_tokens_decoder") or {}).values())
-    added += read_json(folder / JSON).get("added_tokens", [])
+    added += read_json(folder / JSON_FILE).get("added_tokens", [])
     known = {*map(token_text, added)}
     for token in stated:
         if token is None:
@@ -88,8 +88,9 @@ def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
             raise UserError(f"{file} names the special token {token!r}, which has no text: correct "
                             "it, or take it out")
         if text not in known:
-            raise UserError(f"{file} names the special token {text!r}, which is none in {JSON}: "
-                            "take it out, or save the tokenizer again with transformers")
+            raise UserError(f"{file} names the special token {text!r}, which is none in "
+                            f"{JSON_FILE}: take it out, or save the tokenizer again with "
+                            "transformers")
 
 
 def read_pieces(tokenizer: Tokenizer) -> list[Any]:
@@ -137,8 +138,8 @@ def open_equal(model: bytes, tokenizer: Tokenizer, settings: dict[str, Any]) -> 
     """The tokenizer in a sentencepiece file with these settings beside it, or None if it is not the
     same as `tokenizer`."""
     with TemporaryDirectory() as spare:
-        (Path(spare) / MODEL).write_bytes(model)
-        stage_json(Path(spare) / SETTINGS, settings)
+        (Path(spare) / MODEL_FILE).write_bytes(model)
+        stage_json(Path(spare) / SETTINGS_FILE, settings)
         try:
             opened = open_tokenizer(Path(spare))
         except UserError:  # it may lack a special token that the tokenizer.json has
@@ -320,22 +321,22 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     """
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
-    settings = read_optional(folder / SETTINGS)
+    settings = read_optional(folder / SETTINGS_FILE)
     # For any other class, transformers 5 builds a tokenizer without some parts of the file.
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     settings.setdefault("padding_side", "left")  # for generation in batches
     # transformers 4 would add token_type_ids, which LlamaForCausalLM refuses.
     settings["model_input_names"] = ["input_ids", "attention_mask"]
-    if (folder / JSON).exists():
+    if (folder / JSON_FILE).exists():
         settings |= _complete_json(folder, tokenizer)
-        stage_json(folder / SETTINGS, settings)
+        stage_json(folder / SETTINGS_FILE, settings)
         return
-    stage_json(folder / JSON, to_json(tokenizer))
+    stage_json(folder / JSON_FILE, to_json(tokenizer))
     settings |= _settings_of_sentencepiece(tokenizer, max_length)
-    stage_json(folder / SETTINGS, settings)
+    stage_json(folder / SETTINGS_FILE, settings)
     if not are_equal(tokenizer, open_tokenizer(folder)):
-        raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
-                        "BPE model?")
+        raise UserError(f"{source / MODEL_FILE} gives ids that no tokenizer.json gives: is it not "
+                        "a BPE model?")
 
 
 def _complete_json(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -344,16 +345,16 @@ def _complete_json(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     """
     import tokenizers
 
-    theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
+    theirs = tokenizers.Tokenizer.from_file(str(folder / JSON_FILE))
     if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
         # Llama's class reads add_bos_token, and this class does not.
-        stage_json(folder / JSON, beginning_with(tokenizer.prefix_ids, theirs))
-    if not (folder / MODEL).exists():
+        stage_json(folder / JSON_FILE, beginning_with(tokenizer.prefix_ids, theirs))
+    if not (folder / MODEL_FILE).exists():
         described = json.loads(theirs.to_str())  # the same form for every version of tokenizers
         model = to_sentencepiece(described, tokenizer)
         if model is None:
             return {}
-        (folder / MODEL).write_bytes(model)
+        (folder / MODEL_FILE).write_bytes(model)
     return {"add_bos_token": bool(tokenizer.prefix_ids), "add_prefix_space": tokenizer.adds_space}
 
 
@@ -407,17 +408,18 @@ def open_sentencepiece(source: Path, tokenizer: Tokenizer) -> Tokenizer:
     """
     with TemporaryDirectory() as spare:
         write_hf_tokenizer(source, tokenizer, Path(spare), 0)
-        if not (Path(spare) / MODEL).is_file():
-            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives, and a "
-                            "GGUF is written with such a file only: export with --to hf, and try "
+        if not (Path(spare) / MODEL_FILE).is_file():
+            raise UserError(f"{source / JSON_FILE} gives ids that no sentencepiece file gives, and "
+                            "a GGUF is written with such a file only: export with --to hf, and try "
                             "llama.cpp's convert_hf_to_gguf.py, which knows some byte-level "
                             "tokenizers")
-        settings = read_optional(Path(spare) / SETTINGS)  # most are about the tokenizer.json
+        settings = read_optional(Path(spare) / SETTINGS_FILE)  # most are about the tokenizer.json
         kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
-        equal = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)
+        equal = open_equal((Path(spare) / MODEL_FILE).read_bytes(), tokenizer, kept)
     if equal is None:
-        raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
-                        "and its converter read the first: remove the one that is not the model's")
+        raise UserError(f"{source / MODEL_FILE} and {source / JSON_FILE} give different ids, and "
+                        "llama.cpp and its converter read the first: remove the one that is not "
+                        "the model's")
     return equal
 
 
@@ -432,8 +434,8 @@ def special_fields(source: Path, tokenizer: Tokenizer, unk_id: int) -> dict[str,
     more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
     further_fields = ("eot", "eom")
     if len(more) > len(further_fields):
-        raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
-                        "three fields for such ids: import the model again with fewer, or export "
-                        "with --to hf")
+        raise UserError(f"{source / GENERATION_FILE} ends texts at {tokenizer.eos_ids}, and a GGUF "
+                        "has three fields for such ids: import the model again with fewer, or "
+                        "export with --to hf")
     ids |= dict(zip(further_fields, more, strict=False))  # `more` may be shorter
     return {f"{name}_token_id": i for name, i in ids.items() if i is not None}

@@ -3,7 +3,7 @@
 runs/
     NAME/
         config.yaml         the resolved configuration
-        tokenizer.model     of an imported run, other files of its tokenizer too, see FILES
+        tokenizer.model     of an imported run, its other files too, see TOKENIZER_FILES
         manifest.json       of the prepared data, or of the import
         run.json            when, where, by which command, from which revision; hashes of the above,
                             and of the code of the encoding
@@ -37,7 +37,7 @@ from typing import Any, Literal
 import torch
 
 from data.sources import DataConfig
-from data.tokenizer import FILES
+from data.tokenizer import TOKENIZER_FILES
 from errors import UserError, did_you_mean, say
 from files import (
     atomic_path,
@@ -377,7 +377,7 @@ class RunDir:
             if sha256(file) != digest:
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore it, or choose another run")
-        for name in FILES:
+        for name in TOKENIZER_FILES:
             file = path / name
             if name not in hashes and file.is_file():  # it would be read instead of ours
                 raise UserError(f"{file} was added to this run, which has another tokenizer: "
