@@ -166,8 +166,8 @@ class Tokenizer:
                                 "with transformers, as a tokenizer.json")
 
     def _find_ends(self, eos_id: int | None) -> tuple[int, list[int]]:
-        """Return `eos_id`, and all ids that may end a text. Raises UserError if it is none or has a
-        text of its own."""
+        """Return `eos_id`, and all ids that may end a text. UserError if it is None, or the id of
+        ordinary text."""
         if eos_id is None or eos_id in self.bytes:
             raise UserError(f"{self.path.with_name(SETTINGS_FILE)} is missing, or has no eos_token "
                             f"that is a special token of {self.path}: what ends a text?")
