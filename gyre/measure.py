@@ -324,7 +324,8 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
         for windows in roll(tokens, context, stride):
             # A forward pass at a time, for the bar.
             for starts in windows.starts.split(max(1, scorer.tokens_per_pass // windows.context)):
-                nats = scorer.nats(model, windows._replace(starts=starts)).flatten()
+                part = ScoredWindows(starts, windows.context, windows.scored)
+                nats = scorer.nats(model, part).flatten()
                 losses.append(nats)
                 bar.update(len(nats))
     return torch.cat(losses)

@@ -210,7 +210,7 @@ def test_nobody_waits_for_ever_for_a_lost_process(workdir, launch_ranks, number)
 @pytest.mark.parametrize("option, environment, words", [
     ("--seed=1", {}, "environment variable RANK expected, but not set"),
     ("--train.batch_size=6 --train.shard=4", {"RANK": "0"}, "4 does not divide the 6 processes"),
-    ("--train.shard=2 --model.n_layers=1000000000", {"RANK": "1"}, "takes 1.47e+14 bytes"),
+    ("--train.shard=2 --model.n_layers=1000000000", {"RANK": "1"}, "takes 147,456.0 GB"),
     ("--train.batch_size=5", {"RANK": "5"}, "cannot be shared by 6"),
     ("--train.device=cuda:1", {"RANK": "0", "WORLD_SIZE": "2"}, "one card for 2 processes")])
 def test_a_launch_that_cannot_work_is_refused(
