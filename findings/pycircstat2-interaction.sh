@@ -7,7 +7,7 @@
 #     third is not was suspected after reading the source.)
 # Seen: where the estimated concentration is 2 or less, the statistics are chi-square ones with two
 #     degrees of freedom for each of a factor's, for angles have two components. The interaction is
-#     given half of its own: 2 by 3 groups have it in 20 % of data sets, and 4 by 5 in 60 %. With
+#     given half of its own: 2 by 3 groups have it in 20 % of data sets, and 4 by 5 in 58 %. With
 #     2 (p - 1) (q - 1) it is in 5 %; so are the two factors, and all three with concentrated angles.
 # For gyre: it has no angles in its statistics. There, take the table's chi2 with twice its DoF.
 set -euo pipefail
