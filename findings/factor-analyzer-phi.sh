@@ -6,11 +6,12 @@
 #     of the factors in columns i and j of `loadings_`, so that the three matrices multiplied give the
 #     correlations of the items. A rotation changes neither communalities nor the test of the number of
 #     factors. (That this might not hold was suspected after reading the source.)
-# Seen: loadings and structure are put in the order of their variance, `phi_` is not. Of three factors
-#     with correlations 0.6, 0.3 and 0, the table gives 0.01 to the pair that has 0.6 and 0.59 to that
-#     which has 0, and the product is off by up to 0.37, where 0.02 is due with `phi_` sorted alike. Communalities leave the
-#     correlations out, so that `sufficiency()` rejects the right number of factors in 48 % of data sets
-#     after promax, in 32 % after oblimin, and in 4 % after varimax.
+# Seen: loadings and structure are put in the order of their variance, `phi_` is not. Of three
+#     factors with correlations 0.6, 0.3 and 0, the table gives 0.01 to the pair that has 0.6 and
+#     0.59 to that which has 0, and the product is off by up to 0.37, where 0.02 is due with
+#     `phi_` sorted alike. Communalities leave the correlations out, so that `sufficiency()`
+#     rejects the right number of factors in 48 % of data sets after promax, in 32 % after
+#     oblimin, and in 4 % after varimax.
 # For gyre: it analyses no factors. There, compute `phi_` from structure and loadings.
 set -euo pipefail
 folder=$(mktemp -d)

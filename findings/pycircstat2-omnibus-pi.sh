@@ -6,10 +6,10 @@
 #     centre, so that its p-value is the same for angles that are rotated together, as those of
 #     Rayleigh's, Kuiper's and Watson's tests are. (That it might not be was suspected after reading
 #     the source.)
-# Seen: the lines from 0 to 180 degrees are tried, and of each one side is counted, always the same. That
-#     side is never empty if the angles lie around pi: 40 angles around 0 have p = 5e-8, around pi p = 0.82. Of 200
-#     samples with a clear direction, 100 % have p < 0.05 around 0, a third around 150 and 210 degrees,
-#     and 14 % around 180.
+# Seen: the lines from 0 to 180 degrees are tried, and of each one side is counted, always the
+#     same. That side is never empty if the angles lie around pi: 40 angles around 0 have p =
+#     5e-8, around pi p = 0.82. Of 200 samples with a clear direction, 100 % have p < 0.05 around
+#     0, a third around 150 and 210 degrees, and 14 % around 180.
 # For gyre: it has no angles in its statistics. There, take Rayleigh's or Kuiper's test.
 set -euo pipefail
 folder=$(mktemp -d)

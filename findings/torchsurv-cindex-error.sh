@@ -6,10 +6,10 @@
 #     `p_value()` and `compare()` work by default, is the standard deviation over repeated samples
 #     within 10 %, and 95 % intervals hold the true index in 90 to 98 % of them. (That they do not was
 #     suspected after reading the source.)
-# Seen: the paper counts for each subject the pairs that it is in. torchsurv counts a pair for the one
-#     whose event is first only, so that the errors are twice as large. All of 200
-#     intervals hold the true index; without an effect no p-value is below 0.05, and 4 % are below 0.2.
-#     With both sides counted, the same formula gives the standard deviation.
+# Seen: the paper counts for each subject the pairs that it is in. torchsurv counts a pair for the
+#     one whose event is first only, so that the errors are twice as large. All of 200 intervals
+#     hold the true index; without an effect no p-value is below 0.05, and 4 % are below 0.2. With
+#     both sides counted, the same formula gives the standard deviation.
 # For gyre: it predicts no survival. There, give method="bootstrap", if the index has no weights.
 set -euo pipefail
 folder=$(mktemp -d)
