@@ -7,8 +7,8 @@
 #     for any number of categories. (That it might not was suspected after reading the source.)
 # Seen: the triangles of the table begin at a diagonal that moves with the number of categories. With
 #     three, agreements count as "higher": raters without a bias who agree in 80 % have a ratio of 0.90
-#     and p < 0.05 in all of 100 cases. With two, they count on both sides, so that a ratio of 0.90
-#     becomes 0.55; with five, disagreements by one category count on one side only, a ratio of 1.00;
+#     and p < 0.05 in all of 100 cases. With two, they count on both sides, so that a ratio of 0.82
+#     becomes 0.54; with five, disagreements by one category count on one side only, a ratio of 1.00;
 #     with six they count on neither side, and the ratio is NaN. With four it is right.
 # For gyre: it has no human ratings. There, take a sign test of the differences.
 set -euo pipefail
