@@ -31,6 +31,9 @@ JSON_BEGINNING = re.compile(
 # In a JSON object: what is before a key, the key, and the colon.
 JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
 
+PACKED_CODE = (".js", ".mjs", ".cjs", ".css")  # kinds of code that are minified for browsers
+LONGEST_LINE = 1000  # characters, of a line of code that a person may have written
+
 
 def find_kind(path: str) -> str:
     """Return the suffix that tells the kind of a file; without one, JSON or "" by its first bytes.
@@ -150,6 +153,17 @@ def is_text_file(path: str) -> bool:
     if kind == ".log" and any(os.path.exists(f"{stem}{tex}") for tex in (".tex", ".TEX")):
         return False  # it is what LaTeX says of that file
     return kind in TABLES or kind in PLAIN
+
+
+def is_minified(path: str) -> bool:
+    """Return whether a file is code that a program has packed for browsers, by its name or start.
+    """
+    if file_kind(path) not in PACKED_CODE:
+        return False
+    if re.search(r"[.-]min\.\w+(\.\w+)?$", path.lower()):
+        return True
+    lines = (read_head(path) or "").split("\n")
+    return max(map(len, lines)) > LONGEST_LINE
 
 
 def read_head(path: str) -> str | None:

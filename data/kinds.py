@@ -27,7 +27,7 @@ PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 # checksums. No note says how to read them, and such a file is read if it is named.
 NO_PROSE = """
 .svg .eps .ps .dxf .obj .mtl .stl .ply .gltf .xpm .dot .gv .drawio
-.geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas .opf .ncx
+.info .geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas .opf .ncx
 .aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
 .lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from data.detect import begins_as_text, check_kind, find_kind, is_text_file
+from data.detect import begins_as_text, check_kind, find_kind, is_minified, is_text_file
 from data.kinds import CONVERT, CONVERTIBLE, NO_PROSE, PLAIN, REFUSED, file_kind
 from data.readers import NotUTF8, OtherFormat, read_text, reading
 from errors import UserError, closest
@@ -39,10 +39,10 @@ OUTPUTS = (
 def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
     """Return the text files in a folder and its subfolders, the others, and what is skipped.
 
-    The text files are sorted, and the others grouped by suffix. What is skipped is described, each
-    kind once: outputs of gyre below `folder`, folders of software and of built files by their
-    names, folders that cannot be read, links to folders, and links that lead nowhere. Hidden files
-    and folders are skipped without a description.
+    The text files are sorted, and the others grouped by suffix, with minified code apart. What is
+    skipped is described, each kind once: outputs of gyre below `folder`, folders of software and of
+    built files by their names, folders that cannot be read, links to folders, and links that lead
+    nowhere. Hidden files and folders are skipped without a description.
     """
     texts: list[str] = []
     others: dict[str, list[str]] = {}
@@ -69,9 +69,13 @@ def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]
                 continue
             if not os.path.exists(path):
                 skipped.add("links to files that are not there")
-            elif os.path.isfile(path) and is_text_file(path):
+            elif not os.path.isfile(path):
+                continue
+            elif is_minified(path):
+                others.setdefault(f"minified {file_kind(path)}", []).append(path)
+            elif is_text_file(path):
                 texts.append(path)
-            elif os.path.isfile(path):
+            else:
                 others.setdefault(find_kind(path), []).append(path)
     return sorted(texts, key=lambda path: Path(path).parts), others, skipped
 
@@ -210,7 +214,7 @@ class Search:
     pattern: str
     paths: list[str]
     others: dict[str, list[str]] = field(default_factory=dict)
-    """Files in a folder that are no text by their names, by suffix."""
+    """Files in a folder that are no text by their names, and minified code, by suffix."""
     skipped: list[str] = field(default_factory=list)
     """What else is in the folder and not read, as `list_folder` describes it."""
     is_folder: bool = False

@@ -57,12 +57,26 @@ def test_a_folder_names_the_software_that_it_leaves_out(tmp_path, capsys):
     assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: node_modules)"]
 
 
+@pytest.mark.parametrize("name, content", [
+    ("vendor.min.js", "a=1"), ("all-min.css", "a{b:c}"), ("app.MIN.mjs.gz", gz(b"a=1")),
+    ("bundle.js", "/*! a licence */\n" + "a=1;" * 300)])
+def test_minified_code_in_a_folder_is_left_out_and_counted(tmp_path, capsys, name, content):
+    write(tmp_path / "a.js", f"const long = '{'x' * 900}';\n" * 9)
+    write(tmp_path / "admin.js", "b")
+    write(tmp_path / name, content)
+    assert read(tmp_path)[1:] == ["b"]
+    kind = "." + name.lower().removesuffix(".gz").rpartition(".")[2]
+    assert notes(capsys)[0] == (
+        f"{tmp_path}: 2 files of 3 are read (left out: 1 minified {kind})")
+    assert "".join(read(tmp_path / name)) != ""  # it is read if it is named
+
+
 @pytest.mark.parametrize("project, built", [
     ("package.json", "dist"), ("Cargo.toml", "target"), ("CMakeLists.txt", "build")])
 def test_a_folder_leaves_out_what_a_build_tool_wrote(tmp_path, capsys, project, built):
     write(tmp_path / "app/a.js", "source")
     write(tmp_path / "app" / project, "")
-    write(tmp_path / "app" / built / "a.min.js", "bundle")
+    write(tmp_path / "app" / built / "b.js", "bundle")
     assert "bundle" not in read(tmp_path)
     assert f"what was built in {built}" in notes(capsys)[0]
     assert read(tmp_path / "app" / built) == ["bundle"]  # it was named
