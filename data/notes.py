@@ -48,10 +48,18 @@ TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in 
 WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
 # How to have a text without its images in base64, as Markdown of Google Docs has them.
 WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
-# Parts of words in UTF-8 that was read as Latin-1 or cp1252: letters with accents, and a quotation
-# mark, a dash or dots. Languages have the first character before a quotation mark or an ordinal.
+# Parts of UTF-8 that was read as Latin-1 or cp1252. In Latin-1, most characters have a control
+# character, \x80 to \x9f, which no text has. Languages have \u00c3 before a quotation mark, a space
+# or an ordinal, as in AMANH\u00c3\u00bb, but not between small letters.
 MISREAD = re.compile(
-    "\u00c3[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]|\u00e2(\x80|\u20ac)[^\\w\\s]")
+    "[\u00c3-\u00f0](?=[\x80-\xbf\u20ac\u0178])(?:"  # most letters fail here, fast
+    "(?<=\u00c3)[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]"  # Latin letters with accents
+    "|(?<=[a-z]\u00c3)[\xa0\xaa\xab\xba\xbb]|(?<=\u00c3)[\xaa\xab\xba\xbb](?=[a-z])"
+    "|(?<=\u00e2)(?:\x80|\u20ac)[^\\w\\s]"  # a quotation mark, a dash or dots
+    "|(?<=\u00d0)[\xb0-\xbf]"  # Cyrillic
+    "|(?<=\u00f0)[\x9f\u0178]"  # emoji
+    "|(?<=[\u00c4-\u00df])[\x80-\x9f]"
+    "|(?<=[\u00e0-\u00ef])(?:[\x80-\x9f][\x80-\xbf]|[\xa0-\xbf][\x80-\x9f]))")
 # The characters that cp1252 has in place of the control characters U+0080 to U+009F, but for five.
 ONLY_CP1252 = set(bytes(range(0x80, 0xA0)).decode("cp1252", errors="ignore"))
 # How to mend such a text, by the encoding in which it was read. Browsers read cp1252 with control
@@ -190,7 +198,7 @@ class Notes:
 
     def look_for_misread(self, text: str, name: str) -> None:
         """Note whether a text looks like UTF-8 that was read in another encoding."""
-        if self.misread or not ("\u00e2" in text or "\u00c3" in text):
+        if self.misread or text.isascii():
             return
         match = MISREAD.search(text)
         if match is not None:
@@ -246,6 +254,8 @@ class Notes:
             lines.append(f"note: {name} has {example!r} and perhaps more of UTF-8 that was read in "
                          f"another encoding: {MENDED_BY[encoding]} mends a file all of whose text "
                          "is so")
+            if self.rows:  # JSON may have escapes in place of these characters
+                lines[-1] += f"; of JSON, {CONVERT} does"
         return lines
 
     def lines_of_tables(self) -> list[str]:

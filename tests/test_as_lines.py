@@ -278,8 +278,25 @@ def test_the_rows_of_json_stay_as_they_are(tmp_path, capsys, name, value, rows):
 
 
 def test_objects_over_several_lines_are_rows(tmp_path, capsys):
-    path = write(tmp_path / "a.jsonl", '\n{\n "a": 1\n}\n{"a": 2} {"a": "caf\u00c3\u00a9"}\n')
-    assert texts(path, capsys=capsys) == [{"a": 1}, {"a": 2}, {"a": "caf\u00c3\u00a9"}]
+    content = '\n{\n "a": 1\n}\n{"a": 2} {"a": "\\u00f0\\u009f\\u0098\\u0082"}\n'
+    path = write(tmp_path / "a.jsonl", content)
+    assert texts(path, capsys=capsys) == [{"a": 1}, {"a": 2}, {"a": "\U0001f602"}]
+
+
+def test_utf8_that_was_read_in_another_encoding_is_mended_if_all_is_so(tmp_path, capsys):
+    words = ["don\u2019t", "Zo\u00eb", "\U0001f602"]
+    for encoding in ("latin-1", "cp1252"):
+        rows = [{"a": word.encode().decode(encoding)} for word in words]
+        path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+        assert texts(path, capsys=capsys) == [{"a": word} for word in words]
+        kept = [*rows, {"a": "Zo\u00eb"}]
+        path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, kept)))
+        assert texts(path, capsys=capsys) == kept
+
+
+def test_rows_that_a_browser_read_as_cp1252_are_mended(tmp_path, capsys):
+    path = write(tmp_path / "a.jsonl", json.dumps({"a": "\u00e2\u20ac\u0153Hi\u00e2\u20ac\x9d"}))
+    assert texts(path, capsys=capsys) == [{"a": "\u201cHi\u201d"}]
 
 
 def test_rows_of_arrow_stay_as_they_are(tmp_path, capsys):

@@ -24,6 +24,7 @@ import huggingface_hub
 import pyarrow
 import pyarrow.parquet
 import pytest
+from text_files import run_advised
 
 from data import documents, readers, sources
 from data.sources import SOURCES, DataConfig, Files
@@ -689,7 +690,9 @@ def test_other_files_of_arrow_are_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("read_as, wanted", [("latin-1", "LATIN1"), ("cp1252", "WINDOWS-1252")])
-@pytest.mark.parametrize("word", ["don\u2019t", "\u2013", "\u2026", "na\u00efve", "caf\u00e9"])
+@pytest.mark.parametrize("word", [
+    "don\u2019t", "\u2013", "\u2026", "na\u00efve", "caf\u00e9", "Zo\u00eb", "\u00eatre",
+    "\u043d\u0435\u0431\u043e", "\U0001f602"])
 def test_a_text_that_was_read_in_another_encoding_is_noted(tmp_path, capsys, word, read_as, wanted):
     text = f"It was {word} there \u2013 so."
     path = write(tmp_path / "a.txt", text.encode().decode(read_as))
@@ -732,9 +735,20 @@ def test_rows_that_were_read_in_another_encoding_are_noted_once(tmp_path, capsys
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
     [note] = notes(capsys)
     assert note.startswith("column text has '\u00c3\u00a9cout\u00c3\u00a9.' and perhaps")
+    assert "; of JSON, python tools/as_lines.py " in note
+    assert run_advised(tmp_path, note, "a.jsonl") == ["Viens \u00e9cout\u00e9."] * 9
+
+
+@pytest.mark.parametrize("word", [
+    "\u65e5\u672c", "\u0645\u0631\u062d\u0628\u0627", "\u03c0\u03ce\u03c2"])
+def test_other_scripts_that_were_read_as_latin1_are_noted(tmp_path, capsys, word):
+    texts(files=write(tmp_path / "a.txt", word.encode().decode("latin-1")))
+    [note] = notes(capsys)
+    assert note.startswith(f"{tmp_path}/a.txt has {word.encode().decode('latin-1')!r} and perhaps")
 
 
 @pytest.mark.parametrize("name, content", [
+    ("a.txt", "D\u00e9j\u00e0\u00a0\u00bb, voil\u00e0\u2026\u00a0\u00bb, pass\u00e9\u2014\u00ab"),
     ("a.txt", "AMANH\u00c3\u00bb \u00c3\u00a0 S\u00c3O p\u00e2t\u00e9 \u00e2\u20ac"),
     ("a.py", "assert 'caf\u00c3\u00a9'"), ("a.csv", "text\nP\u00e2t\u00e9\nS\u00c3O\n")])
 def test_accents_are_no_sign_of_another_encoding(tmp_path, capsys, name, content):

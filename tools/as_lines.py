@@ -22,6 +22,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import default
 from html.parser import HTMLParser
@@ -186,9 +187,9 @@ def read_json(path: Path) -> Iterator[Any]:
     that was read as Latin-1.
     """
     text = re.sub(r"\A\s*window\.[\w.]+\s*=", "", decode(path.read_bytes()))
-    rows = list(parse_values(text))
+    rows = mend_encoding(list(parse_values(text)))
     if len(rows) == 1:
-        value = mend_encoding(rows[0])
+        (value,) = rows
         rows = value if isinstance(value, list) else find_rows(value)
     for row in rows:
         inner = list(row.values()) if isinstance(row, dict) else []
@@ -268,22 +269,32 @@ def count_characters(value: Any) -> int:
     return 0
 
 
+def encode_control(error: UnicodeError) -> tuple[bytes, int]:
+    """Encode characters that cp1252 has not: browsers have control characters in their places."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return error.object[error.start : error.end].encode("latin-1"), error.end
+
+
+codecs.register_error("control", encode_control)
+
+
 def mend_encoding(value: Any) -> Any:
     """Return JSON with the characters that were meant, if all its strings are UTF-8 that was read
-    as Latin-1, or ASCII."""
-    def mend(inner: Any) -> Any:
+    as Latin-1, or all as cp1252, or ASCII."""
+    def mend(inner: Any, encoding: str) -> Any:
         if isinstance(inner, str):
-            return inner.encode("latin-1").decode()
+            return inner.encode(encoding, "control").decode()
         if isinstance(inner, list):
-            return [mend(each) for each in inner]
+            return [mend(each, encoding) for each in inner]
         if isinstance(inner, dict):
-            return {key: mend(member) for key, member in inner.items()}
+            return {key: mend(member, encoding) for key, member in inner.items()}
         return inner
 
-    try:
-        return mend(value)
-    except UnicodeError:
-        return value
+    for encoding in ("latin-1", "cp1252"):
+        with suppress(UnicodeError):
+            return mend(value, encoding)
+    return value
 
 
 # Parts of RTF that are no text, and characters that have a name or a sign there.
