@@ -30,7 +30,9 @@ JSON_BEGINNING = re.compile(
     r'''\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*(\{\s*"|"(?:[^"\\]|\\.)*"\s*[,\]]))''')
 # In a JSON object: what is before a key, the key, and the colon.
 JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
-
+# Keys in the messages of Telegram, Discord, Facebook, Slack and Google Chat, as they are exported.
+MESSAGE_KEY = re.compile(
+    r'"(date_unixtime|timestampEdited|sender_name|client_msg_id|user_profile|topic_id)"\s*:')
 PACKED_CODE = (".js", ".mjs", ".cjs", ".css")  # kinds of code that are minified for browsers
 LONGEST_LINE = 1000  # characters, of a line of code that a person may have written
 
@@ -73,6 +75,8 @@ def advise_json(path: str) -> str:
     start = data.decode(errors="replace").removeprefix("\ufeff").lstrip()
     if re.match(r'\[\s*"', start):  # a list of strings
         return LINES.format("'.[] | {text: .}'")
+    if MESSAGE_KEY.search(start):
+        return f"{CONVERT} writes who says what on each day"
     if start.startswith("["):
         return AS_LINES
     if begins_with_object_lines(start):

@@ -13,6 +13,7 @@ from email.message import EmailMessage
 import pyarrow
 import pytest
 from builders import ROOT
+from text_files import MESSAGES
 
 from data import kinds
 from tools.as_lines import CHAT_BEGINNING, MAIL_BEGINNING, READERS, choose_reader, main, page_text
@@ -275,6 +276,28 @@ def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expect
     ([{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}], [{"a": "\u00c3\u00a9"}, {"a": "\u00e9"}])])
 def test_the_rows_of_json_stay_as_they_are(tmp_path, capsys, name, value, rows):
     assert texts(write(tmp_path / name, json.dumps(value)), capsys=capsys) == rows
+
+
+@pytest.mark.parametrize("messages", [
+    *MESSAGES.values(), {"chats": {"list": [MESSAGES["Telegram"]]}}], ids=[*MESSAGES, "all"])
+def test_of_messages_each_day_is_a_row(tmp_path, capsys, messages):
+    path = write(tmp_path / "a.json", json.dumps(messages))
+    assert texts(path, capsys=capsys) == [{"text": "Zo\u00eb: Hi."}, {"text": "Ann: see a.b"}]
+
+
+def test_messages_of_one_day_stand_below_each_other(tmp_path, capsys):
+    times = ("1675209540.1", "1675209550.1")
+    rows = [{"user": "Ann", "ts": time, "text": "Hi."} for time in times]
+    path = write(tmp_path / "a.json", json.dumps(rows))
+    assert texts(path, capsys=capsys) == [{"text": "Ann: Hi.\nAnn: Hi."}]
+
+
+@pytest.mark.parametrize("row", [
+    {"author": "Ann", "content": "An article.", "date": "2023-01-31"},
+    {"from": "a@b.c", "date": "2023-01-31", "text": "A letter."},
+    {"sender_name": "Ann", "timestamp_ms": 1675209550000, "photos": []}])
+def test_rows_with_an_author_are_not_always_messages(tmp_path, capsys, row):
+    assert texts(write(tmp_path / "a.json", json.dumps([row])), capsys=capsys) == [row]
 
 
 def test_objects_over_several_lines_are_rows(tmp_path, capsys):

@@ -196,9 +196,8 @@ def test_a_folder_that_nobody_may_look_into_is_noted(tmp_path, monkeypatch, caps
 
 
 def test_of_several_lists_in_json_the_longest_is_advised(tmp_path):
-    """As Facebook and Instagram export a chat."""
     chat = {"participants": [{"name": "ann"}, {"name": "bob"}],
-            "messages": [{"sender_name": "ann", "content": "a long text, and then some more"}]}
+            "messages": [{"by": "ann", "content": "a long text, and then some more"}]}
     with pytest.raises(UserError, match=r"jq -c '\.messages\[\]'"):
         read(write(tmp_path / "message_1.json", json.dumps(chat)))
 

@@ -1,11 +1,12 @@
 """What is noticed in a text is noted with a command, and the command does what it says."""
 
+import json
 import re
 import subprocess
 from email.message import EmailMessage
 
 import pytest
-from text_files import notes, read, run_advised, write
+from text_files import MESSAGES, notes, read, run_advised, write
 
 from errors import UserError
 
@@ -105,6 +106,15 @@ def test_the_command_in_a_refusal_writes_the_text(tmp_path, name, content, expec
     with pytest.raises(UserError) as error:
         read(write(tmp_path / name, content))
     assert run_advised(tmp_path, str(error.value), name) == [expected]
+
+
+@pytest.mark.parametrize("program", MESSAGES)
+def test_the_command_in_a_refusal_of_messages_writes_the_days(tmp_path, program):
+    path = write(tmp_path / "a.json", json.dumps(MESSAGES[program]))
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert "jq" not in str(error.value)  # it would write a row for each message
+    assert run_advised(tmp_path, str(error.value), path.name) == ["Zo\u00eb: Hi.", "Ann: see a.b"]
 
 
 def test_subtitles_are_told_by_their_times(tmp_path, capsys):

@@ -17,6 +17,35 @@ from data.sources import SOURCES, DataConfig
 from errors import UserError
 from tools import as_lines
 
+# "Hi." of Zo\u00eb at 23:59 UTC, and "see a.b" of Ann on the next day, as programs export it.
+TELEGRAM = [
+    {"type": "message", "date_unixtime": "1675209540", "from": "Zo\u00eb", "text": "Hi."},
+    {"type": "service", "date_unixtime": "1675209541", "actor": "Ann", "text": ""},
+    {"type": "message", "date_unixtime": "1675209550", "from": "Ann", "text": ""},
+    {"type": "message", "date_unixtime": "1675209660", "from": "Ann",
+     "text": ["see ", {"type": "link", "text": "a.b"}]}]
+DISCORD = [
+    {"timestamp": "2023-01-31T23:59:00.8", "timestampEdited": None, "content": "Hi.",
+     "author": {"name": "Zo\u00eb"}},
+    {"timestamp": "2023-02-01T00:01:00.8", "timestampEdited": None, "content": "see a.b",
+     "author": {"name": "Ann"}}]
+FACEBOOK = [  # the newest first
+    {"sender_name": "Ann", "timestamp_ms": 1675209660000, "content": "see a.b"},
+    {"sender_name": "Ann", "timestamp_ms": 1675209550000, "photos": []},
+    {"sender_name": "Zo\u00c3\u00ab", "timestamp_ms": 1675209540000, "content": "Hi."}]
+SLACK = [
+    {"client_msg_id": "a", "user": "U1", "user_profile": {"real_name": "Zo\u00eb"},
+     "ts": "1675209540.9", "text": "Hi."},
+    {"user": "Ann", "ts": "1675209660.9", "text": "see a.b"}]
+GOOGLE = [
+    {"creator": {"name": "Zo\u00eb"}, "text": "Hi.", "topic_id": "t",
+     "created_date": "Monday, January 2, 2023 at 11:59:00\u202fPM UTC"},
+    {"creator": {"name": "Ann"}, "text": "see a.b", "topic_id": "t",
+     "created_date": "Tuesday, January 3, 2023 at 12:01:00\u202fAM UTC"}]
+MESSAGES = {
+    "Telegram": {"messages": TELEGRAM}, "Discord": {"messages": DISCORD},
+    "Facebook": {"messages": FACEBOOK}, "Slack": SLACK, "Google": {"messages": GOOGLE}}
+
 
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,10 +3,10 @@
     python tools/as_lines.py FILES > NEW.jsonl
 
 It takes files and folders, and writes a line {"text": ...} for each text: a page, a book, a
-document, a message, an article of a wiki, a card. The rows of .json and .arrow files stay as they
-are, and so do those of the table with most text in a database of SQLite. Layout and markup are
-lost, but for the markup of a wiki. It needs no package, but pyarrow for .arrow and for a deck of
-Anki in its newest format.
+document, a mail, an article of a wiki, a card, a day of a chat. The rows of other .json and of
+.arrow files stay as they are, and so do those of the table with most text in a database of SQLite.
+Layout and markup are lost, but for the markup of a wiki. It needs no package, but pyarrow for
+.arrow and for a deck of Anki in its newest format.
 """
 
 import codecs
@@ -23,10 +23,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import default
 from html.parser import HTMLParser
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -184,14 +186,14 @@ def read_json(path: Path) -> Iterator[Any]:
 
     An object without lists is one row, and so is each of several objects. The archive of X has JSON
     in files of JavaScript, and each row in an object of its own. Exports of Facebook have UTF-8
-    that was read as Latin-1.
+    that was read as Latin-1. Of messages, each day is a row.
     """
     text = re.sub(r"\A\s*window\.[\w.]+\s*=", "", decode(path.read_bytes()))
     rows = mend_encoding(list(parse_values(text)))
     if len(rows) == 1:
         (value,) = rows
         rows = value if isinstance(value, list) else find_rows(value)
-    for row in rows:
+    for row in join_days(rows):
         inner = list(row.values()) if isinstance(row, dict) else []
         if len(inner) == 1 and isinstance(inner[0], dict):
             yield inner[0]
@@ -212,6 +214,69 @@ def parse_values(text: str) -> Iterator[Any]:
     while begin := beginning.search(text, position):
         value, position = json.JSONDecoder().raw_decode(text, begin.start())
         yield value
+
+
+# Where a message has who wrote it, what it says and when, in exports of Telegram, Discord, Facebook
+# and Instagram, Slack, and Google Chat. A name with a dot is a key in an object; of several names
+# of authors, the first that a message has counts.
+MESSAGE_FIELDS = (
+    ("from", "text", "date_unixtime"),
+    ("author.name", "content", "timestamp"),
+    ("sender_name", "content", "timestamp_ms"),
+    ("user_profile.real_name user", "text", "ts"),
+    ("creator.name", "text", "created_date"),
+)
+
+
+def look_up(row: dict[str, Any], path: str) -> Any:
+    """Return the value under a key, or under a key in an object; None if there is none."""
+    value: Any = row
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def read_message_row(row: Any) -> tuple[str, str] | None:
+    """Return the day of a message and "NAME: TEXT", or "" if it has no text; None for other rows.
+    """
+    if not isinstance(row, dict):
+        return None
+    for authors, text_key, date_key in MESSAGE_FIELDS:
+        names = [look_up(row, path) for path in authors.split()]
+        author = next((name for name in names if isinstance(name, str)), None)
+        if author is None or date_key not in row:
+            continue
+        text = row.get(text_key)
+        if isinstance(text, list):  # with links or in bold, in Telegram
+            parts = [part.get("text") if isinstance(part, dict) else part for part in text]
+            text = "".join(part for part in parts if isinstance(part, str))
+        has_text = isinstance(text, str) and text.strip() != ""
+        return day_of(row[date_key]), f"{author}: {text}" if has_text else ""
+    return None
+
+
+def day_of(time: Any) -> str:
+    """Return the day of a time: seconds or milliseconds since 1970, in UTC, or a date as text."""
+    try:
+        seconds = float(time)
+    except (TypeError, ValueError):
+        return re.split(r"\d{1,2}:\d{2}", str(time))[0]
+    if seconds > 1e11:
+        seconds /= 1000
+    return str(datetime.fromtimestamp(seconds, UTC).date())
+
+
+def join_days(rows: list[Any]) -> list[Any]:
+    """Return the messages of each day as one text, or the rows if most are no messages."""
+    messages = [message for message in map(read_message_row, rows) if message is not None]
+    said = [(day, text) for day, text in messages if text]
+    if not said or 2 * len(messages) < len(rows):
+        return rows
+    times = [row["timestamp_ms"] for row in rows if isinstance(row, dict) and "timestamp_ms" in row]
+    if times and times[0] > times[-1]:  # Facebook has the newest message first
+        said.reverse()
+    days = groupby(said, key=itemgetter(0))
+    return ["\n".join(text for _, text in day) for _, day in days]
 
 
 def find_turns(chat: dict[str, Any]) -> list[dict[str, str]]:
