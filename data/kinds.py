@@ -67,7 +67,7 @@ REFUSED[JSON] = REFUSED[".json"]
 
 # Files of which tools/as_lines.py writes the text, also if their folder is named.
 CONVERTIBLE = {kind for kind, advice in REFUSED.items() if advice.startswith(CONVERT)}
-CONVERTIBLE |= {".eml", ".mbox", ".xml"}
+CONVERTIBLE |= {".eml", ".mbox", ".xml", ".ass", ".ssa", ".lrc"}
 
 # First bytes of files that are no UTF-8, what they are, and what to do with them. UTF-32 comes
 # before UTF-16, whose mark is the beginning of its own.
@@ -103,7 +103,11 @@ MAIL_BEGINNING = re.compile(
 CHAT_BEGINNING = re.compile(
     r"[\u200e\u200f]?\[?(\d{1,4}[./-]\d{1,2}[./-]\d{2,4}),? \d{1,2}[:.]\d{2}"
     r"([:.]\d{2}(?=[^\]]{0,7}\]))?([\s\u202f]?[ap]\.?[\s\u202f]?m\.?)?(\] | - )", re.IGNORECASE)
-SUBTITLES = {".srt", ".vtt"}
+# How the clippings of a Kindle begin: a book, a place, an empty line, a text and a line of signs.
+CLIPPINGS_BEGINNING = re.compile(r".+\n- .+ \| .+\n\s*\n(.*\n)*?={10}\r?\n")
+SUBTITLES = {".srt", ".vtt", ".ass", ".ssa", ".lrc"}
+# Their times: of .srt and .vtt, of .ass and .ssa, and of .lrc.
+SUBTITLE_TIME = re.compile(r"-->|^Dialogue: |^\[\d+:\d\d", re.MULTILINE)
 
 
 def file_kind(path: str | PurePath) -> str:

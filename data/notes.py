@@ -21,12 +21,14 @@ from data.columns import (
 from data.detect import begins_as_rows
 from data.kinds import (
     CHAT_BEGINNING,
+    CLIPPINGS_BEGINNING,
     CODE,
     CONVERT,
     HEAD,
     MAIL,
     MAIL_BEGINNING,
     NO_PROSE,
+    SUBTITLE_TIME,
     SUBTITLES,
 )
 from data.readers import NEARBY
@@ -81,8 +83,10 @@ ROWS_OF_TABLE = 10  # lines with equally many tabs that make a table
 IN_PLAIN = {
     "mail": ("mail, whose headers and attachments are trained as text",
              f"; {CONVERT} writes what its messages say"),
-    "chats": ("chats of WhatsApp, whose dates and lines for images are trained as text",
+    "chats": ("chats, such as WhatsApp's, whose dates and lines for images are trained as text",
               f"; {CONVERT} writes who says what"),
+    "clippings": ("clippings of a Kindle, whose places and dates are trained as text",
+                  f"; {CONVERT} writes their texts"),
     "archives": ("JSON in JavaScript, as in an archive of X, whose names and braces are trained as "
                  "text", f"; {CONVERT} writes its rows"),
     "tables": ("tables with tabs, whose columns are all trained as text",
@@ -364,15 +368,16 @@ def look_at_start(text: str, kind: str) -> list[str]:
     """Return which of IN_PLAIN the first piece of a file of this kind begins with or has."""
     is_code = kind in CODE.split()
     is_page = re.match(r"\s*(<\?xml[^>]*>\s*)?<(!doctype )?html\b", text, re.IGNORECASE) is not None
-    begins_as_xml = re.match(r"\s*<(\?xml|mediawiki)\b", text) is not None
+    begins_as_xml = re.match(r"\s*<(\?xml\b|mediawiki\b|doc id=)", text) is not None
     begins_as_mail = not is_code and MAIL_BEGINNING.match(text[:HEAD]) is not None
     found = {
         "mail": kind in MAIL or begins_as_mail,
+        "clippings": not is_code and CLIPPINGS_BEGINNING.match(text[:HEAD]) is not None,
         "chats": not is_code and CHAT_BEGINNING.match(text) is not None,
         "archives": text.startswith("window.YTD."),
         "tables": not is_code and begins_as_table(text),
         "books": re.search(LICENCE_BEGINS, text, re.MULTILINE) is not None,
-        "subtitles": kind in SUBTITLES and "-->" in text,
+        "subtitles": kind in SUBTITLES and SUBTITLE_TIME.search(text) is not None,
         "pages": is_page,
         "XML": begins_as_xml and not is_page and kind not in NO_PROSE.split(),
         "JSON": not is_code and begins_as_rows(text),

@@ -16,7 +16,15 @@ from builders import ROOT
 from text_files import MESSAGES
 
 from data import kinds
-from tools.as_lines import CHAT_BEGINNING, MAIL_BEGINNING, READERS, choose_reader, main, page_text
+from tools.as_lines import (
+    CHAT_BEGINNING,
+    CLIPPINGS_BEGINNING,
+    MAIL_BEGINNING,
+    READERS,
+    choose_reader,
+    main,
+    page_text,
+)
 
 PAGE = """\
 <!DOCTYPE html>
@@ -159,6 +167,12 @@ intro
 00:03.000 --> 00:04.000
 Bye.
 """
+SSA = """\
+[Events]\r
+Comment: 0,1,2,D,A,0,0,0,,No\r
+Dialogue: Marked=0,1,2,D,A,0,0,0,,{\\b1}A, b\\Nc\\hd\r
+Dialogue: Marked=0,3,4,D,,0,0,0,,D\r
+"""
 
 STACK_EXCHANGE = """\
 \ufeff<?xml version="1.0" encoding="utf-8"?>
@@ -189,6 +203,17 @@ WORDPRESS = """\
 FEED = """\
 <feed xmlns="u:a"><title>My feed</title><entry><title>One</title><content type="xhtml">
 <div xmlns="u:x"><p>It <b>was</b> a &lt; b.</p><p>So.</p></div></content></entry></feed>
+"""
+EXTRACTED = """\
+<doc id="0" url="a?curid=0" title="T">
+T
+
+A &lt; b.
+</doc>
+<doc id="1" url="a?curid=1" title="U">
+U
+
+</doc>
 """
 EVERNOTE = """\
 <en-export><note><title>Milk</title><content><![CDATA[<?xml version="1.0"?><!DOCTYPE en-note SYSTEM
@@ -241,11 +266,18 @@ def make_deck(newest):
     ("Posts.xml", STACK_EXCHANGE, ["Why?\nI ask, & you?", "So."]),
     ("Comments.xml", '<comments><row Text="So it is." /></comments>', ["So it is."]),
     ("wiki.xml", WIKI, ["A '''day''' is [[time]]."]), ("blog.xml", WORDPRESS, ["One\nIt was."]),
+    ("a.ssa", SSA, ["A, b\nc d\nD"]),
+    ("a.LRC", "[ti:Song]\r\n[00:01.00][01:05.00]Oh <00:01.50>my\r\n\r\n[00:02.00]Hey [x2]\r\n",
+     ["Oh my\nHey [x2]"]),
+    ("My Clippings.txt", "A | b\n- Page 1 | Monday 10:00\n\nOne.\n\nTwo.\n==========\n"
+     "A\n- Page 2 | Monday\n\n\n==========\nC\n- Page 2 | Monday\n\nThree.\n==========\n",
+     ["One.\n\nTwo.", "Three."]),
+    ("wiki_00", EXTRACTED, ["T\n\nA < b.", "U"]),
     ("feed.xml", FEED, ["One\nIt was a < b.\nSo."]),
     ("a.enex", EVERNOTE, ["Milk\nBuy it."]), ("sms.xml", SMS, ["See you \U0001f600"]),
     ("a.tei", TEI, ["It was a\nday.\nANN\nI know."]), ("a.opml", OUTLINE, ["Buy\nmilk\ntwo"]),
     ("a.fb2", BOOK_OF_FB2, ["It was."]), ("a.apkg", make_deck(False), ["der Tag\nday", "b"]),
-    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(30))
+    ("a.colpkg", make_deck(True), ["der Tag\nday", "b"])], ids=range(34))
 def test_the_texts_of_a_file_are_written(tmp_path, capsys, name, content, expected):
     path = write(tmp_path / name, content)
     assert texts(path, capsys=capsys) == [{"text": text} for text in expected]
@@ -408,6 +440,45 @@ def test_a_folder_means_its_files_of_known_kinds(tmp_path, capsys):
     assert texts(tmp_path, capsys=capsys) == [{"text": "a/c.HTM"}, {"text": "b.html"}]
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a/Ann", "chat.md"])
+def test_of_a_folder_chats_are_read_too(tmp_path, capsys, name):
+    for other in ("b.txt", "c", "d.md"):
+        write(tmp_path / other, "[It] is text.")
+    write(tmp_path / name, "[2023-01-04 08:08] Me: Hi.\n")
+    assert texts(tmp_path, capsys=capsys) == [{"text": "Me: Hi."}]
+
+
+@pytest.mark.parametrize("names, words", [
+    (["b/c.json", "b/d.json", "e.txt"], "2 .json, 1 .txt: files of .json have to be named, such as "
+     "{}/b/*.json"),
+    (["e", "e.txt", "f.txt"], "2 .txt, 1 without a suffix: train.py reads plain text and tables "),
+    ([".hidden.html"], "no files: ")])
+def test_a_folder_of_which_nothing_is_written_is_named(tmp_path, capsys, names, words):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in names:
+        write(folder / name, "text")
+    page = write(tmp_path / "z.html", "<p>Hi.")
+    with pytest.raises(SystemExit, match="1"):
+        main([str(folder), str(page)])
+    said = capsys.readouterr()
+    assert said.err.startswith(f"error: nothing is written of {folder}: it is a folder with "
+                               + words.format(folder))
+    assert said.out == '{"text": "Hi."}\n'
+
+
+@pytest.mark.parametrize("content, words", [
+    (None, "No such file or directory"), ("[LINE] Chat", "it has none of the suffixes .html"),
+    ("", "it has none of the suffixes .html")])
+def test_what_is_wrong_with_a_file_is_said_in_words(tmp_path, capsys, content, words):
+    path = tmp_path / "a.txt"
+    if content is not None:
+        write(path, content)
+    with pytest.raises(SystemExit, match="2"):
+        main([str(path)])
+    assert capsys.readouterr().err.startswith(f"error: {path} cannot be read: {words}")
+
+
 @pytest.mark.parametrize("name, content", [
     ("a.txt", "text"), ("a.epub", "no zip"), ("a.xml", "<a>"), ("a.ipynb", "{}"), ("a.json", "{"),
     ("b.json", "[5]"), ("b.txt", "Note: this is no mail.\n\nMessage-ID: no.\n")])
@@ -433,6 +504,7 @@ def test_a_file_without_text_is_noted(tmp_path, capsys):
 def test_it_knows_what_the_advice_sends_to_it():
     """It imports nothing of gyre, so both have their own lists."""
     assert set(READERS) == kinds.CONVERTIBLE | kinds.SUBTITLES | {".json"}
+    assert CLIPPINGS_BEGINNING == kinds.CLIPPINGS_BEGINNING
     assert MAIL_BEGINNING == kinds.MAIL_BEGINNING
     assert CHAT_BEGINNING == kinds.CHAT_BEGINNING
 

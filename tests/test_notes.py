@@ -66,6 +66,25 @@ How are you? \u200e<This message was edited>
 \u200e[31.12.20, 21:43:00] Bo: \u200eimage omitted
 """
 
+CLIPPINGS = """\
+\ufeffPlum Cake (Miller, Ann)\r
+- Ihre Markierung auf Seite 9 | Position 39-41 | Hinzugef\u00fcgt am Montag, 2. Januar\r
+\r
+It was.\r
+==========\r
+\ufeffPlum Cake (Miller, Ann)\r
+- Ihr Lesezeichen auf Seite 9 | Hinzugef\u00fcgt am Montag, 2. Januar\r
+\r
+\r
+==========\r
+"""
+ASS = """\
+[Script Info]
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Dialogue: 0,0:00:03.00,0:00:05.00,Default,Ann,0,0,0,,{\\i1}Hi,\\Nyou, too.
+"""
+
 
 def make_message(text):
     message = EmailMessage()
@@ -80,9 +99,15 @@ def make_message(text):
     ("Inbox", b"From a@b.c\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
     ("a.txt", b"Subject: A\n day\n" + make_message("hi"), "mail, whose headers and ", "hi\n"),
     ("tweets.js", 'window.YTD.tweets.part0 = [ {"tweet": {"text": "hi"}} ]', "JSON in Java", "hi"),
-    ("chat.txt", ANDROID_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
-    ("_chat.txt", IPHONE_CHAT, "chats of WhatsApp, whose dates and", "Ann: Hi!\nHow are you?"),
-    ("es.txt", "31/12/20 21:41 - Ann: Hola.", "chats of WhatsApp, whose dates", "Ann: Hola."),
+    ("chat.txt", ANDROID_CHAT, "chats, such as WhatsApp's, whose ", "Ann: Hi!\nHow are you?"),
+    ("_chat.txt", IPHONE_CHAT, "chats, such as WhatsApp's, whose ", "Ann: Hi!\nHow are you?"),
+    ("es.txt", "31/12/20 21:41 - Ann: Hola.", "chats, such as WhatsApp's", "Ann: Hola."),
+    ("chat.md", "[2023-01-04 08:08] Me: Hi.  \n", "chats, such as WhatsApp's", "Me: Hi."),
+    ("My Clippings.txt", CLIPPINGS, "clippings of a Kindle, whose places and", "It was."),
+    ("a.ass", ASS, "subtitles, whose numbers", "Hi,\nyou, too."),
+    ("a.lrc", "[ar:Ann]\n[00:03.00]La\n", "subtitles, whose numbers", "La"),
+    ("wiki_00", '<doc id="0" url="a" title="Day">\nDay\n\nIt was.\n\n</doc>\n',
+     "XML, whose tags are trained as text: ", "Day\n\nIt was."),
     ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\n<i>Hi.</i>\n", "subtitles, whose numbers", "Hi."),
     ("page.txt", "<html><p>Hi.</html>", "web pages, whose tags are trained as text: ", "Hi."),
     ("page", "<?xml version='1.0'?>\n<!DOCTYPE html><p>Hi.", "web pages, whose tags", "Hi."),
@@ -122,6 +147,14 @@ def test_subtitles_are_told_by_their_times(tmp_path, capsys):
     write(tmp_path / "d.srt", "a text\n")
     read(tmp_path)
     assert f" as text: {tmp_path}/a.srt; python " in notes(capsys)[-1]
+
+
+@pytest.mark.parametrize("content", [
+    "Milk\n- a | b\n\nIt was.\n\nHeading\n=======\n", "Milk\n- one\n\nTen letters\n==========\n",
+    "<doc>It was.</doc>\n"])
+def test_lists_and_headings_are_no_clippings(tmp_path, capsys, content):
+    read(write(tmp_path / "a.md", content))
+    assert notes(capsys) == []
 
 
 def test_a_drawing_is_not_called_xml(tmp_path, capsys):

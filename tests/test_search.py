@@ -386,18 +386,18 @@ def test_a_folder_gives_no_glob_for_files_that_are_no_prose(tmp_path, capsys, su
         write(tmp_path / f"{name}.{suffix}", "text")
     read(tmp_path)
     assert notes(capsys) == [f"{tmp_path}: 1 file of 3 is read (left out: 2 .{suffix})"]
-    write(tmp_path / "d.lrc", "[00:01.00] La")
+    write(tmp_path / "d.vim", "syntax on")
     read(tmp_path)
     assert notes(capsys)[0].endswith(
-        f"; to read the .lrc files too, add --data.files '{tmp_path}/**/*.lrc'")
+        f"; to read the .vim files too, add --data.files '{tmp_path}/**/*.vim'")
 
 
 def test_a_folder_of_an_unknown_suffix_alone_gives_its_glob(tmp_path):
-    write(tmp_path / "a.lrc", "[00:01.00] La")
+    write(tmp_path / "a.vim", "syntax on")
     with pytest.raises(UserError) as error:
         read(tmp_path)
     assert str(error.value).endswith(
-        f", and has 1 .lrc; to read the .lrc files: --data.files '{tmp_path}/**/*.lrc'")
+        f", and has 1 .vim; to read the .vim files: --data.files '{tmp_path}/**/*.vim'")
 
 
 def test_the_log_of_latex_beside_its_text_is_left_out(tmp_path, capsys):
@@ -417,11 +417,11 @@ def test_the_glob_of_an_unknown_suffix_escapes_brackets(tmp_path):
 
 
 def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
-    path = write(tmp_path / "song.LRC", "[00:01.00] La")
-    pattern = f"{tmp_path}/**/*.LRC"
+    path = write(tmp_path / "song.VIM", "syntax on")
+    pattern = f"{tmp_path}/**/*.VIM"
     with pytest.raises(UserError) as error:
         read(tmp_path)
-    assert str(error.value).endswith(f"; to read the .LRC files: --data.files '{pattern}'")
+    assert str(error.value).endswith(f"; to read the .VIM files: --data.files '{pattern}'")
     assert read(pattern) == [path.read_text(encoding="utf-8")]
 
 
@@ -605,7 +605,7 @@ def test_a_folder_says_how_to_make_text_of_its_other_formats(tmp_path, capsys):
     with pytest.raises(UserError) as error:
         read(tmp_path / "my notes")
     assert str(error.value).endswith(f", and has 2 .html, 1 .eml, 1 .json, 1 .xml; {command}")
-    write(tmp_path / "my notes/a.lrc", "[00:01.00] La")
+    write(tmp_path / "my notes/a.vim", "syntax on")
     write(tmp_path / "my notes/e.txt", "text")
     read(tmp_path / "my notes")
-    assert notes(capsys)[0].endswith(f"/**/*.lrc'; {command}")
+    assert notes(capsys)[0].endswith(f"/**/*.vim'; {command}")

@@ -17,10 +17,12 @@ import mailbox
 import os
 import posixpath
 import re
+import shlex
 import sqlite3
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -501,6 +503,33 @@ def read_subtitles(path: Path) -> Iterator[str]:
     yield "\n".join(lines)
 
 
+def read_styled_subtitles(path: Path) -> Iterator[str]:
+    """Subtitles of Aegisub (.ass, .ssa): the text in the tenth field of each line, without styles.
+    """
+    text = decode(path.read_bytes())
+    fields = re.findall(r"(?m)^Dialogue:(?:[^,\n]*,){9}(.*)$", text)
+    spoken = re.sub(r"\{[^{}]*\}", "", "\n".join(fields)).replace(r"\h", " ")
+    yield join_lines(re.split(r"\n|\\[Nn]", spoken))
+
+
+def read_lyrics(path: Path) -> Iterator[str]:
+    """Lyrics with times (.lrc): the lines without times and without the tags above them."""
+    text = re.sub(r"\[\w+:[^\]\n]*\]|<\d+:[\d.:]+>", "", decode(path.read_bytes()))
+    yield join_lines([line.strip() for line in text.split("\n")])
+
+
+# How the clippings of a Kindle begin: a book, a place, an empty line, a text and a line of signs,
+# as data/kinds.py has it.
+CLIPPINGS_BEGINNING = re.compile(r".+\n- .+ \| .+\n\s*\n(.*\n)*?={10}\r?\n")
+
+
+def read_clippings(path: Path) -> Iterator[str]:
+    """The clippings of a Kindle: the text of each, without its book and place."""
+    text = decode(path.read_bytes()).replace("\r\n", "\n")
+    for clipping in text.split("\n==========\n"):
+        yield clipping.partition("\n\n")[2].strip()
+
+
 # --- XML and Anki ---------------------------------------------------------------------------------
 
 # Elements that are a text: a page of MediaWiki, a row of Stack Exchange, an SMS, a note of
@@ -526,6 +555,12 @@ def read_xml(path: Path) -> Iterator[str]:
                 root.clear()
     if not has_records:
         yield all_text(root)
+
+
+def read_extracted_wiki(path: Path) -> Iterator[str]:
+    """Articles as WikiExtractor writes them, between <doc ...> and </doc>."""
+    for article in re.findall(r"(?s)<doc [^>\n]*>(.*?)</doc>", decode(path.read_bytes())):
+        yield html.unescape(article.strip())
 
 
 def record_text(record: Element) -> str:
@@ -634,7 +669,8 @@ READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     ".mht": read_message, ".epub": read_book, ".docx": read_office, ".odt": read_office,
     ".pptx": read_office, ".odp": read_office, ".rtf": read_rtf, ".ipynb": read_notebook,
     ".json": read_json, ".arrow": read_arrow, ".eml": read_message, ".mbox": read_mailbox,
-    ".srt": read_subtitles, ".vtt": read_subtitles, ".xml": read_xml, ".enex": read_xml,
+    ".srt": read_subtitles, ".vtt": read_subtitles, ".ass": read_styled_subtitles,
+    ".ssa": read_styled_subtitles, ".lrc": read_lyrics, ".xml": read_xml, ".enex": read_xml,
     ".opml": read_xml, ".fb2": read_xml, ".apkg": read_anki, ".colpkg": read_anki,
 }
 
@@ -645,75 +681,133 @@ MAIL_BEGINNING = re.compile(
     re.IGNORECASE)
 
 
+class Unknown(ValueError):
+    """A file is of none of the kinds that are known."""
+
+
 def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
-    """Return how to read a file, by its suffix or else by its start. ValueError if it is unknown.
-    """
+    """Return how to read a file, by its suffix or else by its start. Raises Unknown."""
     if path.suffix.lower() in READERS:
         return READERS[path.suffix.lower()]
     with path.open("rb") as file:
         head = file.read(4096)
     if len(head) == 4096:  # it may end within a character
         head = head[: head.rfind(b"\n") + 1] or head
-    start = decode(head).lstrip().lower()
+    start = decode(head).lstrip()
     if head.startswith(b"SQLite format 3"):
         return read_database
     if start.startswith("{\\rtf"):
         return read_rtf
     if CHAT_BEGINNING.match(start):
         return read_chat
-    if start.startswith(("{", "[", "window.ytd.")):
+    if CLIPPINGS_BEGINNING.match(start):
+        return read_clippings
+    if re.match(r"""[\[{]\s*["\[{\]}]|window\.YTD\.""", start):
         return read_json
     mail = MAIL_BEGINNING.match(head.decode("latin-1"))
     if mail:
         return read_mailbox if mail[1] else read_message
-    if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start):
+    if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start, re.IGNORECASE):
         return read_page
+    if start.startswith("<doc id="):
+        return read_extracted_wiki
     if start.startswith("<"):
         return read_xml
-    raise ValueError(f"none of the kinds that are known: {' '.join(READERS)}")
+    raise Unknown(f"it has none of the suffixes {' '.join(READERS)}, and does not begin as JSON, "
+                  "mail, a chat, XML, RTF or a database of SQLite. train.py reads plain text and "
+                  "tables as they are, and says what to do with other files")
 
 
-def find_files(names: list[str]) -> Iterator[Path]:
-    """Yield the files, and those in folders whose suffix is known, sorted, but for hidden ones.
+# Text that is no prose, in files whose suffixes say nothing of it.
+IN_PLAIN_TEXT = (read_chat, read_clippings, read_extracted_wiki)
 
-    A .json file has to be named, because some tool may have left it in a folder.
+
+def is_read_in_folder(path: Path) -> bool:
+    """Return whether a file is read if its folder is named.
+
+    A .json file has to be named itself, because some tool may have left it in a folder.
     """
-    for name in names:
-        if not os.path.isdir(name):
-            yield Path(name)
-            continue
-        for path in sorted(Path(name).rglob("*")):
-            suffix = path.suffix.lower()
-            is_hidden = any(part[0] == "." for part in path.relative_to(name).parts)
-            if suffix in READERS and suffix != ".json" and path.is_file() and not is_hidden:
-                yield path
+    suffix = path.suffix.lower()
+    if suffix in ("", ".txt", ".md"):
+        with suppress(Unknown, OSError):
+            return choose_reader(path) in IN_PLAIN_TEXT
+    return suffix in READERS and suffix != ".json"
+
+
+def find_files(name: str) -> list[Path]:
+    """Return the file of this name, or the files of a folder that are read, sorted.
+
+    Hidden files are none of them. Raises Unknown if there are none.
+    """
+    if not os.path.isdir(name):
+        return [Path(name)]
+    files = []
+    for path in sorted(Path(name).rglob("*")):
+        is_hidden = any(part[0] == "." for part in path.relative_to(name).parts)
+        if path.is_file() and not is_hidden:
+            files.append(path)
+    found = list(filter(is_read_in_folder, files))
+    if not found:
+        kinds = Counter(path.suffix.lower() or "without a suffix" for path in files)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
+        advice = "train.py reads plain text and tables as they are"
+        for path in files:
+            if path.suffix.lower() == ".json":
+                named = f"{shlex.quote(str(path.parent))}/*.json"
+                advice = f"files of .json have to be named, such as {named}"
+        raise Unknown(f"it is a folder with {counts or 'no files'}: {advice}")
+    return found
+
+
+def describe_error(error: Exception) -> str:
+    """Return what is wrong with a file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, Unknown):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def main(names: list[str]) -> None:
-    """Print the texts of files. Exit with code 2 at the end if some cannot be read."""
+    """Print the texts of files. Exit with code 2 at the end if some cannot be read, or else with 1
+    if a folder has none that is read."""
     if not names:
         sys.exit(__doc__)
     if names[0] in ("-h", "--help"):
         print(__doc__)
         return
     exit_code = 0
-    for path in find_files(names):
-        has_text = False
+    for name in names:
         try:
-            for row in choose_reader(path)(path):
-                if isinstance(row, str):
-                    row = {"text": row} if row.strip() else {}
-                if row:
-                    print(json.dumps(row, default=str))
-                    has_text = True
-            if not has_text:
-                print(f"note: {path} has no text", file=sys.stderr)
-        except BrokenPipeError:  # of a command such as head, which has ended
-            os._exit(141)
-        except Exception as error:
-            print(f"error: {path} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
-            exit_code = 2
+            paths = find_files(name)
+        except Unknown as error:
+            print(f"error: nothing is written of {name}: {error}", file=sys.stderr)
+            exit_code = max(exit_code, 1)
+            continue
+        for path in paths:
+            if not write_rows(path):
+                exit_code = 2
     sys.exit(exit_code)
+
+
+def write_rows(path: Path) -> bool:
+    """Print the rows of a file, or else an error. Return whether it can be read."""
+    has_text = False
+    try:
+        for row in choose_reader(path)(path):
+            if isinstance(row, str):
+                row = {"text": row} if row.strip() else {}
+            if row:
+                print(json.dumps(row, default=str))
+                has_text = True
+    except BrokenPipeError:  # of a command such as head, which has ended
+        os._exit(141)
+    except Exception as error:
+        print(f"error: {path} cannot be read: {describe_error(error)}", file=sys.stderr)
+        return False
+    if not has_text:
+        print(f"note: {path} has no text", file=sys.stderr)
+    return True
 
 
 if __name__ == "__main__":
