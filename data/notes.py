@@ -50,6 +50,20 @@ TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in 
 WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
 # How to have a text without its images in base64, as Markdown of Google Docs has them.
 WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
+# How to have files of Markdown without front matter. The old ones have .bak behind their names.
+WITHOUT_FRONT_MATTER = (
+    r"perl -0777 -i.bak -pe 's/\A(?:\xef\xbb\xbf)?(---|\+\+\+)\s*\n.*?\n\1\s*\n//s' FILES")
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n[\w-]+ ?[:=].*\n(.*\n)*?\1[ \t]*\r?\n")
+# How to have lines without the date and time that they begin with.
+WITHOUT_TIMES = ("sed -E 's/^[][(0-9 ,./T-]*[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?Z?)?"
+                 "( ?[APap][Mm])?[])>]*[[:space:]]*//' FILE > NEW")
+# A time of day, and no verse such as 3:16: with two digits before the colon, with seconds, with am
+# or pm, in brackets, or at the end of a line.
+TIME = re.compile(r"(?<![\d:.])([0-2]\d:[0-5]\d(?!\d)"
+                  r"|\d:[0-5]\d(:[0-5]\d|\s?[ap]\.?m\b|[\])]|\s*$))", re.IGNORECASE)
+TIME_WITHIN = 40  # characters of a line
+TIMED_LINES = 0.3  # of the lines that are not empty: in some chats, what is said has its own line
+LEAST_TIMED = 5  # lines
 # Parts of UTF-8 that was read as Latin-1 or cp1252. In Latin-1, most characters have a control
 # character, \x80 to \x9f, which no text has. Languages have \u00c3 before a quotation mark, a space
 # or an ordinal, as in AMANH\u00c3\u00bb, but not between small letters.
@@ -89,6 +103,9 @@ IN_PLAIN = {
                   f"; {CONVERT} writes their texts"),
     "archives": ("JSON in JavaScript, as in an archive of X, whose names and braces are trained as "
                  "text", f"; {CONVERT} writes its rows"),
+    "times": ("times of messages or lines are trained as text",
+              f"; {WITHOUT_TIMES} drops those that begin a line"),
+    "front matter": ("front matter is trained as text", f"; {WITHOUT_FRONT_MATTER} drops it"),
     "tables": ("tables with tabs, whose columns are all trained as text",
                "; renamed to .tsv, with a line above that names the columns, those of "
                "--data.column are read"),
@@ -375,14 +392,26 @@ def look_at_start(text: str, kind: str) -> list[str]:
         "clippings": not is_code and CLIPPINGS_BEGINNING.match(text[:HEAD]) is not None,
         "chats": not is_code and CHAT_BEGINNING.match(text) is not None,
         "archives": text.startswith("window.YTD."),
-        "tables": not is_code and begins_as_table(text),
         "books": re.search(LICENCE_BEGINS, text, re.MULTILINE) is not None,
         "subtitles": kind in SUBTITLES and SUBTITLE_TIME.search(text) is not None,
         "pages": is_page,
         "XML": begins_as_xml and not is_page and kind not in NO_PROSE.split(),
         "JSON": not is_code and begins_as_rows(text),
+        "front matter": not is_code and FRONT_MATTER.match(text[:HEAD]) is not None,
     }
-    return [what for what, is_found in found.items() if is_found]
+    names = [what for what, is_found in found.items() if is_found]
+    if names or is_code:
+        return names
+    if has_times(text):
+        return ["times"]
+    return ["tables"] if begins_as_table(text) else []
+
+
+def has_times(text: str) -> bool:
+    """Return whether the first lines of a text have times at their start, as a chat or a log."""
+    lines = [line for line in text[:HEAD].splitlines() if line.strip()]
+    n_timed = sum(TIME.search(line[:TIME_WITHIN]) is not None for line in lines)
+    return n_timed >= max(LEAST_TIMED, TIMED_LINES * len(lines))
 
 
 def begins_as_table(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from email.message import EmailMessage
 
@@ -131,6 +132,67 @@ def test_the_command_in_a_refusal_writes_the_text(tmp_path, name, content, expec
     with pytest.raises(UserError) as error:
         read(write(tmp_path / name, content))
     assert run_advised(tmp_path, str(error.value), name) == [expected]
+
+
+CHATS = {
+    "discord": ("==\nGuild: friends\n==\n\n" + "[1/4/2023 9:41 AM] ann\nHi: 9:41.\n\n" * 6, "ann"),
+    "line": ("[LINE] Chat with Ann\n\n2023/01/04(Wed)\n" + "09:10\tAnn\tHi: 9:41.\n" * 6,
+             "Ann\tHi: 9:41."),
+    "irc": ("[08:25:20] <ann> Hi: 9:41.\n" * 6, "<ann> Hi: 9:41."),
+    "zoom": ("08:18:20\t From  Ann : Hi: 9:41.\n" * 12, "From  Ann : Hi: 9:41."),
+    "log": ("2023-01-04T08:14:31.841Z INFO Hi: 9:41.\n" * 6, "INFO Hi: 9:41."),
+    "text": ("Meanwhile it was.\n" * 9 + "(08:25) Hi: 9:41.\n" * 5, "Hi: 9:41.")}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_times_at_the_start_of_lines_are_noted_and_dropped(tmp_path, capsys, name):
+    content, said = CHATS[name]
+    path = write(tmp_path / "a.txt", content)
+    read(path)
+    [note] = notes(capsys)
+    assert note.startswith(f"times of messages or lines are trained as text: {path}; sed ")
+    (command,) = re.findall("sed .* > NEW", note)
+    subprocess.run(command.replace("FILE", "a.txt"), shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_text().splitlines().count(said) >= 5
+
+
+@pytest.mark.parametrize("content", [
+    "[Ann] [\uc624\ud6c4 8:01] Hi.\n" * 6, "Speaker 1  0:03\nHi.\n\n" * 6,
+    "Jan 04, 2023  8:04:45 PM (Read)\nMe\nHi.\n\n" * 6])
+def test_times_behind_names_and_dates_are_noted(tmp_path, capsys, content):
+    read(write(tmp_path / "a.txt", content))
+    assert notes(capsys)[0].startswith("times of messages or lines are trained as text: ")
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.txt", "".join(f"Gen 1:{verse} And it was so.\n" for verse in range(1, 32))),
+    ("a.txt", "Psalm 119:105\nIt won 3:10, or 45:30 on paper.\n" * 9),
+    ("a.txt", "At noon, and not at the time that he had told us: 08:05, he came.\n" * 9),
+    ("a.txt", "08:05 It began.\n" * 4), ("a.txt", "08:05 It began.\n" * 6 + "It was.\n" * 30),
+    ("a.py", "# 08:05\n" * 9), ("a.md", "---\n\nA: b\n\n---\n"), ("a.md", "---\ntitle: A\n"),
+    ("a.md", "A\n---\ntitle: A\n---\n"), ("a.yaml", "---\ntitle: A\n---\n"),
+    ("a.txt", "O: it was\nthe night;\n\n---\n\nAnd: day.\n")])
+def test_ordinary_text_has_no_times_and_no_front_matter(tmp_path, capsys, name, content):
+    read(write(tmp_path / name, content))
+    assert notes(capsys) == []
+
+
+@pytest.mark.parametrize("start", [
+    "---\ntitle: A\ntags:\n  - b\n\n---\n\n", "\ufeff---\r\ntitle: A\r\n---\r\n",
+    "+++\ndate = 2023-01-01\n+++\n"])
+def test_front_matter_is_noted_and_dropped(tmp_path, capsys, start):
+    path = write(tmp_path / "a.md", f"{start}# A\n\n---\nIt was.\n\n---\n")
+    plain = write(tmp_path / "b.md", "It was.\n\n---\n")
+    read(tmp_path)
+    *_, note = notes(capsys)
+    assert note.startswith(f"front matter is trained as text: {path}; perl ")
+    (command,) = re.findall("perl .* FILES", note)
+    if shutil.which("perl") is None:
+        pytest.skip("needs perl")
+    subprocess.run(command.replace("FILES", "a.md b.md"), shell=True, cwd=tmp_path, check=True)
+    assert path.read_text() == "# A\n\n---\nIt was.\n\n---\n"
+    assert plain.read_text() == "It was.\n\n---\n"
+    assert read(tmp_path) == [path.read_text(), plain.read_text()]  # without the old ones
 
 
 @pytest.mark.parametrize("program", MESSAGES)
