@@ -25,12 +25,21 @@ LIST_PATTERN = (
     r"|List\(Value\('(large_)?string'\)\)"
 )
 CHAT_PATTERN = (
-    rf"{CHAT}|(large_)?list<.*: struct<.*\b(role|from): (large_)?string.*>>"
-    r"|List\(\{.*'(role|from)': Value\('(large_)?string'\).*\}\)"
+    rf"{CHAT}|(large_)?list<.*: struct<(?=.*\b(content|value|text|parts): )"
+    r".*\b(role|from|sender|speaker): (large_)?string.*>>"
+    r"|List\(\{(?=.*'(content|value|text|parts)': )"
+    r".*'(role|from|sender|speaker)': Value\('(large_)?string'\).*\}\)"
 )
 # The keys of a turn of a chat under which it says who speaks, and what is said.
-SPEAKER_KEYS = ("role", "from")
-SAID_KEYS = ("content", "value")
+SPEAKER_KEYS = ("role", "from", "sender", "speaker")
+SAID_KEYS = ("content", "value", "text", "parts")
+# Columns of usual data sets whose texts belong together, in this order. Of two answers to a prompt,
+# `rejected` is the worse one.
+COLUMN_SETS = (
+    ("instruction", "input", "output"), ("instruction", "output"),
+    ("instruction", "context", "response"), ("instruction", "response"), ("prompt", "chosen"),
+    ("prompt", "completion"), ("prompt", "response"), ("question", "answer"),
+)
 
 # Two words, or a character of a language without spaces between words: Thai, Lao, Burmese, Khmer,
 # Japanese and Chinese. Ids, hashes, addresses and most dates have neither.
@@ -73,13 +82,23 @@ class ColumnSizes:
     keys: dict[str, Counter[str]] = field(default_factory=dict)
     """In the same objects, and in the objects in the same lists: by column and key, in strings with
     WORDS_IN_ROW right under the key."""
+    first: dict[str, str] = field(default_factory=dict)
+    """The first text of each column that can be read."""
+    varied: set[str] = field(default_factory=set)
+    """Columns that have another text, too."""
 
     def add(self, name: str, texts: Iterable[str]) -> None:
         """Add a value of a column: its text, or the texts in its list."""
         for text in texts:
             self.texts[name] += len(text)
+            self.compare(name, text)
             if WORDS_IN_ROW.search(text):
                 self.prose[name] += len(text)
+
+    def compare(self, name: str, text: str) -> None:
+        """Note whether a text of a column is another one than its first."""
+        if name not in self.varied and self.first.setdefault(name, text) != text:
+            self.varied.add(name)
 
     def add_nested(self, name: str, value: Any) -> None:
         """Add an object or a list that cannot be read, with what is in it at any depth."""
@@ -106,13 +125,19 @@ class ColumnSizes:
         self.texts.update(other.texts)
         self.prose.update(other.prose)
         self.nested.update(other.nested)
+        self.varied |= other.varied
+        for name, text in other.first.items():
+            self.compare(name, text)
         for name, keys in other.keys.items():
             self.keys.setdefault(name, Counter()).update(keys)
 
     def column_with_most_text(self, names: Iterable[str]) -> str:
         """Return the name of the column with most prose, or with most characters if none has any.
+
+        Columns with the same text in all rows come last.
         """
-        return max(names, key=lambda name: (self.prose[name], self.texts[name]))
+        return max(names, key=lambda name: (name in self.varied, self.prose[name],
+                                            self.texts[name]))
 
 
 def advise_jq(program: str, is_parquet: bool) -> str:
@@ -189,7 +214,7 @@ def turn_text(turn: Mapping[str, Any]) -> str:
     """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
     words = first_of(SAID_KEYS, turn)
     if isinstance(words, list):  # of parts, among which may be images
-        parts = [part.get("text") for part in words if isinstance(part, dict)]
+        parts = [part.get("text") if isinstance(part, dict) else part for part in words]
         words = "\n".join(part for part in parts if isinstance(part, str))
     if not isinstance(words, str) or not words:
         return ""
@@ -224,7 +249,12 @@ def no_text_error(
     advice = suggest_column(name, column, types, text_columns)
     if not advice:
         advice = advise_column(text_columns, sizes, is_csv=delimiter is not None)
-        advice += advise_nested(name, types, text_columns, sizes, is_parquet)
+        nested = advise_nested(name, types, text_columns, sizes, is_parquet)
+        have_words = any(sizes.prose[other] for other in text_columns)
+        if nested and text_columns and sizes.rows > 0 and not have_words:
+            advice = nested.removeprefix("; ")
+        else:
+            advice += nested
     return NoText(f"it has no text in a column {name!r}, only {', '.join(described)}: {advice}")
 
 
@@ -272,7 +302,10 @@ def advise_column(text_columns: Sequence[str], sizes: ColumnSizes, is_csv: bool)
     if is_csv and any(re.fullmatch(NO_NAME, name) for name in text_columns):
         return "its first line has to name the columns: write such a line above it"
     longest = sizes.column_with_most_text(text_columns)
-    if len(text_columns) == 1:
+    together = next((names for names in COLUMN_SETS if set(names) <= set(text_columns)), None)
+    if together is not None:
+        advice = f"--data.column {','.join(together)} reads these as one text"
+    elif len(text_columns) == 1:
         advice = f"choose its only column of text with --data.column {shlex.quote(longest)}"
     elif sizes.texts[longest] > 0:
         advice = (f"choose one with --data.column, as {shlex.quote(longest)}, which has most text; "

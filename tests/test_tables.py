@@ -251,14 +251,48 @@ def test_advice_for_a_csv_mentions_a_missing_header(tmp_path):
 
 
 def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"instruction": "a", "output": "b"}\n')
-    with pytest.raises(UserError, match="as instruction, which has most text; --data.column A,B"):
+    path = write(tmp_path / "a.jsonl", '{"headline": "a", "body": "b"}\n')
+    with pytest.raises(UserError, match="as headline, which has most text; --data.column A,B"):
         read(path)
+
+
+@pytest.mark.parametrize("columns, advised", [
+    (["instruction", "input", "output"], "instruction,input,output"),
+    (["rejected", "chosen", "prompt"], "prompt,chosen"),
+    (["answer", "id", "question"], "question,answer")])
+def test_columns_that_belong_together_are_named_together(tmp_path, columns, advised):
+    rows = [{name: f"{name} of {row} words" * (9 if name == "rejected" else 1) for name in columns}
+            for row in "ab"]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert find_command(path, ": --data.column (.*) reads these as one text$") == advised
+    joined = "\n".join(rows[0][name] for name in advised.split(","))
+    assert read(path, column=advised)[0] == joined
+
+
+def test_a_column_that_has_the_same_text_in_all_rows_is_not_advised(tmp_path):
+    rows = [{"system": "You are a helpful person. " * 9, "reply": f"It was {day}."}
+            for day in ("Monday", "Tuesday")]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert find_command(path, "with --data.column, as (.*), which has most text") == "reply"
+
+
+def test_columns_without_words_are_not_advised_beside_objects(tmp_path):
+    rows = [{"id": f"r{n}", "url": "/v1/chat", "body": {"of": [{"text": "It was."}]}}
+            for n in range(2)]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert find_command(path, "'body' .dict.: (column body has more text): for the texts under KEY")
 
 
 CHAT_ROWS = [
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes\n"}]},
-    {"conversations": [{"from": "user", "value": "hi"}, {"from": "assistant", "value": "yes\n"}]}]
+    {"conversations": [{"from": "user", "value": "hi"}, {"from": "assistant", "value": "yes\n"}]},
+    {"chat_messages": [  # of Claude
+        {"text": "hi", "sender": "user"}, {"text": "yes\n", "content": [{"text": "yes\n"}],
+                                           "sender": "assistant"}]},
+    {"contents": [  # of Gemini
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "assistant", "parts": [{"text": "yes\n"}]}]},
+    {"turns": [{"speaker": "user", "text": "hi"}, {"speaker": "assistant", "text": "yes\n"}]}]
 
 
 @pytest.mark.parametrize("row", CHAT_ROWS)
@@ -279,6 +313,7 @@ def test_a_chat_is_a_text_with_a_line_for_each_turn(tmp_path, row):
 @pytest.mark.parametrize("content, expected", [
     ([{"type": "text", "text": "see"}, {"type": "image"}, {"type": "text", "text": "this"}],
      "user: see\nthis"),
+    (["see", {"type": "text", "text": "this"}], "user: see\nthis"),
     (None, None), ("", None), (5, None)])
 def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
     row = {"messages": [{"role": "tool", "content": None}, {"role": "user", "content": content}]}
@@ -288,13 +323,13 @@ def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
 @pytest.mark.parametrize(
     "value", [5, None, {}, [], [5], ["a", 5], [{"id": 1}], ["a", {"role": "b"}], [LINK, 5],
               ["a", {"type": "link"}], [{"text": "a"}], [{"type": 1, "text": "a"}],
-              [{"role": "user", "text": "hi"}]])
+              [{"role": "user", "body": "hi"}]])
 def test_other_values_have_no_text(value):
     assert columns.row_text({"text": value}, "text") is None
 
 
 def test_a_chat_without_known_words_is_refused(tmp_path):
-    row = {"messages": [{"role": "user", "text": "hi"}]}
+    row = {"messages": [{"role": "user", "body": "hi"}]}
     with pytest.raises(UserError, match="no text in a column 'messages', only 'messages' .list."):
         read(write(tmp_path / "a.jsonl", json.dumps(row)), column="messages")
 
@@ -425,11 +460,20 @@ def test_columns_of_other_types_are_not_read_of_parquet(tmp_path, values):
         next(tables.read_parquet(str(path), "text"))
 
 
-def test_chats_in_parquet_are_named_and_read(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", {"messages": [CHAT_ROWS[0]["messages"]]})
-    with pytest.raises(UserError, match="rows are chats.* --data.column messages reads each"):
+@pytest.mark.parametrize("row", CHAT_ROWS)
+def test_chats_in_parquet_are_named_and_read(tmp_path, row):
+    ((name, turns),) = row.items()
+    path = write_parquet(tmp_path / "a.parquet", {name: [turns]})
+    with pytest.raises(UserError, match=f"rows are chats.* --data.column {name} reads each"):
         read(path)
-    assert read(path, column="messages") == ["user: hi\nassistant: yes\n"]
+    assert read(path, column=name) == ["user: hi\nassistant: yes\n"]
+
+
+def test_objects_with_a_sender_in_parquet_are_not_always_chats(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", {"mails": [[{"sender": "a", "subject": "b"}]]})
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert "chats" not in str(error.value)
 
 
 @pytest.fixture(scope="module", params=[500, 50_000], ids=["many", "one"])
