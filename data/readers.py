@@ -154,11 +154,15 @@ def not_utf8(
         return NotUTF8(f"{byte}, but the text before it is, so a part of it is damaged or has "
                        "another encoding: mend that part, or drop such bytes with iconv -c -f "
                        "UTF-8 -t UTF-8 FILE > NEW")
-    nearby = before[-NEARBY:] + data[start : start + NEARBY].decode("cp1252", "replace")
-    return NotUTF8(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
+    as_japanese = data[start : start + HEAD].decode("cp932", "ignore")
+    codec, encoding, origin = "cp1252", "WINDOWS-1252", "older Windows programs"
+    if re.search("[\u3041-\u3096]{2}", as_japanese):  # hiragana
+        codec, encoding, origin = "cp932", "CP932", "Japanese Windows programs"
+    nearby = before[-NEARBY:] + data[start : start + NEARBY].decode(codec, "replace")
+    return NotUTF8(f"{byte}; in {codec}, the encoding of {origin}, the text there "
                    f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f "
-                   "WINDOWS-1252 -t UTF-8 FILE > NEW; or else with the encoding of its language in "
-                   "place of WINDOWS-1252, such as GB18030, BIG5, SHIFT_JIS, EUC-KR, WINDOWS-1251 "
+                   f"{encoding} -t UTF-8 FILE > NEW; or else with the encoding of its language in "
+                   f"place of {encoding}, such as GB18030, BIG5, SHIFT_JIS, EUC-KR, WINDOWS-1251 "
                    "or KOI8-R")
 
 
