@@ -3,6 +3,7 @@
 import io
 import json
 import mailbox
+import os
 import sqlite3
 import subprocess
 import sys
@@ -524,6 +525,17 @@ def test_it_runs_anywhere_without_the_packages_of_gyre(tmp_path):
     command = [sys.executable, "-I", "-S", str(ROOT / "tools" / "as_lines.py"), str(page)]
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert json.loads(done.stdout) == {"text": SAID}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_full_disk_is_not_blamed_on_a_file(tmp_path, size):
+    page = write(tmp_path / "a.html", "<p>" + "word " * size)
+    command = [sys.executable, "-I", "-S", str(ROOT / "tools" / "as_lines.py"), str(page)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: the lines cannot be written: No space left on device\n"
 
 
 def test_records_of_a_large_file_are_read_one_by_one(tmp_path):

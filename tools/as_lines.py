@@ -787,7 +787,24 @@ def main(names: list[str]) -> None:
         for path in paths:
             if not write_rows(path):
                 exit_code = 2
+    write_line("")
     sys.exit(exit_code)
+
+
+def write_line(line: str) -> None:
+    """Print a line, or write what was printed to its file if it is "".
+
+    If that cannot be written, exit at once, because Python would try again at its end.
+    """
+    try:
+        sys.stdout.write(line)
+        if not line:
+            sys.stdout.flush()
+    except BrokenPipeError:  # of a command such as head, which has ended
+        os._exit(141)
+    except OSError as error:
+        print(f"error: the lines cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(2)
 
 
 def write_rows(path: Path) -> bool:
@@ -798,10 +815,8 @@ def write_rows(path: Path) -> bool:
             if isinstance(row, str):
                 row = {"text": row} if row.strip() else {}
             if row:
-                print(json.dumps(row, default=str))
+                write_line(json.dumps(row, default=str) + "\n")
                 has_text = True
-    except BrokenPipeError:  # of a command such as head, which has ended
-        os._exit(141)
     except Exception as error:
         print(f"error: {path} cannot be read: {describe_error(error)}", file=sys.stderr)
         return False
