@@ -312,7 +312,8 @@ class Search:
         """
         refused = [paths for kind, paths in self.others.items() if kind in REFUSED]
         if refused:
-            return why_refused(max(refused, key=len)[0])
+            # The largest file is no list of names beside the texts.
+            return why_refused(max(max(refused, key=len), key=os.path.getsize))
         for _, paths in self.unknown_kinds():
             reason = why_unreadable(paths[0])
             if reason:
@@ -362,25 +363,32 @@ class Search:
         return f"note: {self.pattern}: {share}{rest}"
 
     def describe_software(self) -> str | None:
-        """Return a note on files of a glob that are in folders of software, such as node_modules.
+        """Return a note on files of a glob that are minified code, or in folders of software, such
+        as node_modules.
 
-        None if there are no such files, or if the glob names their folder.
+        None if there are no such files, or if the glob names their folder or minified code.
         """
         if self.is_folder or self.is_named:
             return None
         folders = SOFTWARE - {*Path(self.pattern).parts}
-        n_inside = 0
+        n_found = 0
         names: set[str] = set()
+        has_minified = False
         for path in self.paths:
             parents = folders.intersection(Path(path).parent.parts)
             if parents:
-                n_inside += 1
+                n_found += 1
                 names |= parents
-        if n_inside == 0:
+            elif "min." not in self.pattern and is_minified(path):
+                n_found += 1
+                has_minified = True
+        if n_found == 0:
             return None
-        return (f"note: {self.pattern}: {n_inside} of {len(self.paths)} files are in "
-                f"{', '.join(sorted(names))}: name a folder, which leaves these out, if you do not "
-                "want them")
+        places = [f"in {', '.join(sorted(names))}"] if names else []
+        places += ["minified code"] if has_minified else []
+        return (f"note: {self.pattern}: {n_found} of {len(self.paths)} files are "
+                f"{' or '.join(places)}: name a folder, which leaves these out, if you do not want "
+                "them")
 
 
 def why_refused(path: str) -> str:

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pyarrow.parquet
 import pytest
-from text_files import copied, gz, notes, read, short, write, write_parquet, zstd
+from text_files import SLACK, copied, gz, notes, read, short, write, write_parquet, zstd
 
 from data import readers, tables
 from data.columns import value_text
@@ -100,6 +100,19 @@ def test_a_glob_that_reads_software_is_noted(tmp_path, monkeypatch, capsys, patt
         assert found == []
     else:
         assert found[0].startswith(noted)
+
+
+@pytest.mark.parametrize("pattern, noted", [
+    ("*.js", "*.js: 1 of 2 files are minified code: name a folder, which leaves these out, if you"),
+    ("**/*.js", "**/*.js: 2 of 3 files are in node_modules or minified code: name a folder, "),
+    ("*.min.js", None)])
+def test_a_glob_says_that_minified_code_is_among_its_files(
+        tmp_path, monkeypatch, capsys, pattern, noted):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.js", "b.min.js", "node_modules/c.min.js"):
+        write(tmp_path / name, name)
+    read(pattern)
+    assert [line.startswith(noted or "") for line in notes(capsys)] == [True] * (noted is not None)
 
 
 OUTPUTS = pytest.mark.parametrize("names, what", [
@@ -593,6 +606,14 @@ def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name
     write(tmp_path / name, content)
     write(tmp_path / "b.png", b"\x89PNG")
     with pytest.raises(UserError, match=f"without text files, and has 1 .*; .*{re.escape(words)}"):
+        read(tmp_path)
+
+
+def test_a_folder_of_json_says_how_to_read_its_largest_file(tmp_path):
+    """Slack's lists of channels and people come before its messages."""
+    write(tmp_path / "channels.json", '[{"name": "general"}]')
+    write(tmp_path / "general/2023-01-31.json", json.dumps(SLACK))
+    with pytest.raises(UserError, match="; .*2023-01-31.json is not read, .* writes who says what"):
         read(tmp_path)
 
 
