@@ -318,6 +318,15 @@ def test_of_messages_each_day_is_a_row(tmp_path, capsys, messages):
     assert texts(path, capsys=capsys) == [{"text": "Zo\u00eb: Hi."}, {"text": "Ann: see a.b"}]
 
 
+@pytest.mark.parametrize("row", [
+    {"from": None, "from_id": "user7", "text": "Hi.", "date_unixtime": "1675209540"},  # deleted
+    {"subtype": "bot_message", "username": "user7", "text": "Hi.", "ts": "1675209540.9"},
+    {"creator": {"email": "user7"}, "text": "Hi.", "created_date": "Monday at 8:01:02 PM"}])
+def test_an_author_without_a_name_has_another_one(tmp_path, capsys, row):
+    path = write(tmp_path / "a.json", json.dumps([row]))
+    assert texts(path, capsys=capsys) == [{"text": "user7: Hi."}]
+
+
 def test_messages_of_one_day_stand_below_each_other(tmp_path, capsys):
     times = ("1675209540.1", "1675209550.1")
     rows = [{"user": "Ann", "ts": time, "text": "Hi."} for time in times]

@@ -222,11 +222,11 @@ def parse_values(text: str) -> Iterator[Any]:
 # and Instagram, Slack, and Google Chat. A name with a dot is a key in an object; of several names
 # of authors, the first that a message has counts.
 MESSAGE_FIELDS = (
-    ("from", "text", "date_unixtime"),
+    ("from from_id", "text", "date_unixtime"),
     ("author.name", "content", "timestamp"),
     ("sender_name", "content", "timestamp_ms"),
-    ("user_profile.real_name user", "text", "ts"),
-    ("creator.name", "text", "created_date"),
+    ("user_profile.real_name user username", "text", "ts"),
+    ("creator.name creator.email", "text", "created_date"),
 )
 
 
