@@ -30,9 +30,10 @@ JSON_BEGINNING = re.compile(
     r'''\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*(\{\s*"|"(?:[^"\\]|\\.)*"\s*[,\]]))''')
 # In a JSON object: what is before a key, the key, and the colon.
 JSON_KEY = re.compile(r'''[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*''')
-# Keys in the messages of Telegram, Discord, Facebook, Slack and Google Chat, as they are exported.
+# Keys that only messages have, as Telegram, Discord, Facebook, Slack and Google Chat export them.
+# Google Chat writes a day of the week before the date.
 MESSAGE_KEY = re.compile(
-    r'"(date_unixtime|timestampEdited|sender_name|client_msg_id|user_profile|topic_id)"\s*:')
+    r'"((date_unixtime|timestampEdited|timestamp_ms|client_msg_id)"\s*:|created_date"\s*:\s*"[^\W\d])')
 PACKED_CODE = (".js", ".mjs", ".cjs", ".css")  # kinds of code that are minified for browsers
 LONGEST_LINE = 1000  # characters, of a line of code that a person may have written
 

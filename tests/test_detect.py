@@ -113,6 +113,7 @@ def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
     ('{"it\'s": [{"a": 1}]}', """jq -c '.["it'"'"'s"][]' FILE > NEW.jsonl does"""),
     ('{"\\u0061": [{"a": 1}]}', "jq -c '.a[]' FILE > NEW.jsonl does"),
     ('{"\\q": [{"a": 1}]}', "jq -c '.KEY[]' for a list under KEY"),  # a bad escape
+    ('{"a": [{"created_date": "2023-01-31", "user_profile": {}, "sender_name": "b"}]}', "'.a[]'"),
     ('{"messages": [{"text": "a"}]}\n{"messages": []}', "one object on each line: rename it")],
     ids=short)
 def test_the_advice_for_json_follows_its_content(tmp_path, content, words):
