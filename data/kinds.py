@@ -113,9 +113,12 @@ SUBTITLE_TIME = re.compile(r"-->|^Dialogue: |^\[\d+:\d\d", re.MULTILINE)
 def file_kind(path: str | PurePath) -> str:
     """Return the suffix that decides how a file is read: .jsonl for rows.JSONL.gz.
 
-    A suffix begins with a letter and has no space: "notes 1.2" and "3. Dr. No" have none.
+    A suffix begins with a letter and has no space: "notes 1.2" and "3. Dr. No" have none. The long
+    list of packages that pnpm writes counts as those of other programs, which have .lock.
     """
     name = PurePath(str(path).lower())
+    if name.name == "pnpm-lock.yaml":
+        return ".lock"
     if name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.suffix if re.fullmatch(r"\.[a-z]\S*", name.suffix) else ""

@@ -32,6 +32,7 @@ def test_a_folder_means_its_text_files_in_order(tmp_path):
     ("cat.png", b"\x89PNG\r\n\x1a\n\0"), ("package.json", "{}"), ("page.html", "<p>"),
     ("paper.pdf", "%PDF-"), (".DS_Store", b"\0"), (".git/config", "x"), ("a.txt~", "x"),
     ("__pycache__/a.py", "x"), ("web/node_modules/b.js", "x"), (".venv/lib/c.py", "x"),
+    ("pnpm-lock.yaml", "packages:"),
     ("venv/lib/site-packages/d.py", "x"), ("program", b"\x7fELF\0\0"), ("latin", b"caf\xe9")])
 def test_a_folder_leaves_out_what_nobody_means(tmp_path, name, content):
     write(tmp_path / "a.txt", "text")
