@@ -14,6 +14,7 @@ import re
 import statistics
 from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
+from itertools import combinations, starmap
 from pathlib import Path
 
 from errors import UserError, importing, report_errors
@@ -26,6 +27,7 @@ with importing(__name__):
     from ablation.plan import Plan, best_rate, tuning_losses
     from ablation.study import USED, Study
     from files import write_file
+    from gyre.code import are_of_other_code
     from gyre.measure import in_lengths
     from gyre.wandb_log import LogConfig, log_report
 
@@ -173,8 +175,9 @@ def describe_left_out(study: Study) -> str:
     if plan.diverged:
         sentences.append(f"Diverged, and left out: {', '.join(plan.diverged)}.")
     for arm in plan.arms:
-        groups = [", ".join(map(str, seeds)) for seeds in study.code_of_encoding(arm).values()]
-        if len(groups) > 1:
+        by_code = study.code_of_encoding(arm)
+        groups = [", ".join(map(str, seeds)) for seeds in by_code.values()]
+        if any(starmap(are_of_other_code, combinations(by_code, 2))):
             sentences.append(f"The encoding of {arm} was changed between seeds, and its row mixes "
                              f"several: {'; '.join(groups)}.")
     return " ".join(sentences)

@@ -42,7 +42,7 @@ from data.dataset import Prepared, find_or_prepare
 from errors import UserError, find_script, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.code import hash_encoding
+from gyre.code import are_of_other_code, hash_encoding
 from gyre.compute import matmul_rates, resolve_device
 from gyre.estimate import describe_load, estimate_seconds, format_estimate
 from gyre.options import Config, changed_options, make_config
@@ -370,7 +370,8 @@ def note_changed_encodings(study: Study, seeds: list[int]) -> None:
         is_committed = arm in (study.plan.committed or [])  # then it is not trained here
         if not before or is_complete or is_committed or position not in POSITIONS:
             continue
-        if hash_encoding(position) not in before:
+        now = hash_encoding(position)
+        if all(are_of_other_code(code, now) for code in before):
             say(f"note: the code of model.position {position} is not that of the first seeds of "
                 f"{arm}, so that further ones are of another encoding: undo the change, or give "
                 "the new one another name")

@@ -19,13 +19,18 @@ from model.encodings import POSITIONS
 # with that code, whatever is edited meanwhile. Others are read when they are first needed.
 TEXTS: dict[str, str] = {}
 
+# What a hash begins with. Another version of Python may spell the same code in another way, and
+# another version of this module may count other parts of it. So hashes compare only within a kind.
+KIND = f"2-python{sys.version_info.major}.{sys.version_info.minor}"
+
 
 def hash_encoding(position: str) -> str:
     """Return a hash of the code of an encoding, or "" if that cannot be read, as in a notebook.
 
     The code is the definition of its class, and of all that it uses, directly or through others:
     classes that it inherits from, functions, numbers. Comments, docstrings, annotations, errors,
-    and what is installed do not count.
+    and what is installed do not count. Nor does what no name at the top of a module leads to, such
+    as an object that a function has changed.
     """
     encoding = POSITIONS[position]
     start = resolve_name(encoding.__module__, encoding.__qualname__)
@@ -36,22 +41,34 @@ def hash_encoding(position: str) -> str:
     texts: list[str] = []
     while waiting:
         module, name = waiting.pop()
-        definition = read_module(module).definitions[name]
-        texts.append(ast.unparse(definition))
-        used = find_globals(definition, module) - seen
-        seen |= used
-        waiting += used
-    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
+        for statement in read_module(module).definitions[name]:
+            texts.append(ast.unparse(statement))
+            used = find_globals(statement, module) - seen
+            seen |= used
+            waiting += used
+    digest = hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
+    return f"{KIND}:{digest}"
+
+
+def are_of_other_code(first: str, second: str) -> bool:
+    """Return whether two hashes are of different code. False if that is not known, because they are
+    of different kinds, or one is ""."""
+    kind, _, _ = first.rpartition(":")
+    other_kind, _, _ = second.rpartition(":")
+    return "" not in (first, second) and kind == other_kind and first != second
 
 
 @dataclass
 class ModuleCode:
     """What stands at the top of a module, by name."""
 
-    definitions: dict[str, ast.stmt] = field(default_factory=dict)
-    """Of classes, functions and variables, without what does not count."""
+    definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    """The statements that bind or change a name, without what does not count: of classes, functions
+    and variables."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
     """(module, name) of what is imported from a module."""
+    stars: list[str] = field(default_factory=list)
+    """Modules of which all names are imported."""
     modules: dict[str, str] = field(default_factory=dict)
     """Full names of imported modules."""
 
@@ -64,12 +81,40 @@ class ModuleCode:
                 first = alias.name.partition(".")[0]
                 self.modules[first] = first
 
-    def add_assignment(self, node: ast.Assign | ast.AnnAssign) -> None:
-        """Add the variables that a line sets."""
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                self.definitions[target.id] = node
+    def add_names(self, node: ast.ImportFrom, origin: str) -> None:
+        """Add the names of a line such as `from model.rope import rope_frequencies`."""
+        for alias in node.names:
+            if alias.name == "*":
+                self.stars.append(origin)
+            else:
+                self.imported[alias.asname or alias.name] = (origin, alias.name)
+
+    def add_statement(self, node: ast.stmt) -> None:
+        """Add a statement to those of each name that it binds or changes."""
+        for name in list_bound(node):
+            self.definitions.setdefault(name, []).append(node)
+
+
+def list_bound(node: ast.AST) -> set[str]:
+    """Return the names that a statement at the top of a module binds or changes, also within an
+    `if` or a loop."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {node.name}
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        return list_root(node) if isinstance(node.ctx, ast.Store) else set()
+    bound: set[str] = set()
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # as `table.update(...)`
+        bound = list_root(node.value.func)
+    for child in ast.iter_child_nodes(node):
+        bound |= list_bound(child)
+    return bound
+
+
+def list_root(node: ast.expr) -> set[str]:
+    """Return the name that an expression such as `table["a"].b` begins with, if it does."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 @functools.cache
@@ -77,25 +122,25 @@ def read_module(name: str) -> ModuleCode:
     """Return what stands at the top of a module; nothing if it is installed."""
     code = ModuleCode()
     package = getattr(sys.modules.get(name), "__package__", None) or ""
-    for node in ast.parse(read_text(name)).body:
+    tree = ast.parse(read_text(name))
+    for node in ast.walk(tree):  # also imports within functions
         if isinstance(node, ast.Import):
             code.add_import(node)
         elif isinstance(node, ast.ImportFrom):
-            origin = find_origin(node, package)
-            for alias in node.names:
-                code.imported[alias.asname or alias.name] = (origin, alias.name)
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
-            code.definitions[node.name] = WhatCounts().visit(node)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            code.add_assignment(node)
+            code.add_names(node, find_origin(node, package))
+    for statement in tree.body:
+        counted = WhatCounts().visit(statement)
+        if counted is not None:
+            code.add_statement(counted)
     return code
 
 
 def read_text(module: str) -> str:
-    """Return the text of a module, as it was when it was first asked for; "" if it is installed."""
+    """Return the text of a module, as it was when it was first asked for; "" if it is installed, or
+    is not written in Python."""
     if module not in TEXTS:
         file = getattr(sys.modules.get(module), "__file__", None)
-        if file is None or is_installed(module, Path(file)):
+        if file is None or not file.endswith(".py") or is_installed(module, Path(file)):
             return ""
         TEXTS[module] = Path(file).read_text(encoding="utf-8")
     return TEXTS[module]
@@ -145,11 +190,20 @@ def find_globals(definition: ast.stmt, module: str) -> set[tuple[str, str]]:
 def resolve_name(module: str, name: str) -> tuple[str, str] | None:
     """Return the module that defines a name of another one, and the name there; None if that is
     installed, or no definition."""
-    code = read_module(module)
-    if name in code.definitions:
-        return module, name
-    if name in code.imported:
-        return resolve_name(*code.imported[name])
+    waiting = [(module, name)]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        place = waiting.pop()
+        if place in seen:  # as of `from . import tables` in a package, which is a module
+            continue
+        seen.add(place)
+        module, name = place
+        code = read_module(module)
+        if name in code.definitions:
+            return place
+        waiting += [(origin, name) for origin in code.stars]
+        if name in code.imported:
+            waiting.append(code.imported[name])
     return None
 
 

@@ -53,7 +53,7 @@ from files import (
 )
 from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
-from gyre.code import hash_encoding
+from gyre.code import are_of_other_code, hash_encoding
 from gyre.options import Config
 from gyre.parallel import World
 from gyre.wandb_log import WandbThread, wandb_id
@@ -277,8 +277,7 @@ class RunDir:
         False if that is not known, as of a run of an older version.
         """
         before = self.record.get("encoding_sha256", "")
-        now = hash_encoding(position)
-        return "" not in (before, now) and before != now
+        return are_of_other_code(before, hash_encoding(position))
 
     def resolve_text_paths(self, data: DataConfig) -> DataConfig:
         """Return the settings of this run's text, with paths that lead to it from here.

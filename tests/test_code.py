@@ -2,11 +2,12 @@
 
 import importlib
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from gyre import code
-from gyre.code import hash_encoding, list_imports
+from gyre.code import are_of_other_code, hash_encoding, list_imports
 from model.encodings import POSITIONS
 
 MINE = """
@@ -42,9 +43,10 @@ def hash_of(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     names = ("mine", "slopes", "factors")
 
-    def compute(old: str = "", new: str = "") -> str:
+    def compute(old: str = "", new: str = "", scale: int = 3) -> str:
         code.read_module.cache_clear()
-        for name, text in zip(names, (MINE, SLOPES, FACTORS), strict=True):
+        factors = FACTORS.replace("3", str(scale))
+        for name, text in zip(names, (MINE, SLOPES, factors), strict=True):
             sys.modules.pop(name, None)
             code.TEXTS.pop(name, None)
             changed = text.replace(old, new) if old else text
@@ -69,6 +71,34 @@ def test_the_hash_of_an_encoding_changes_with_what_it_uses(hash_of, old, new):
     assert hash_of(old, new) != hash_of()
 
 
+@pytest.mark.parametrize("binding", [
+    "UNUSED, FACTOR = 0, {}", "if True:\n    FACTOR = {}", "for FACTOR in ({},):\n    pass",
+    "FACTOR = 1\nFACTOR += {}", "FACTOR = {}\nFACTOR = FACTOR + 1", "T = {{}}\nT['a'] = {}",
+    "T = {{}}\nT.update(a={})"])
+def test_the_hash_of_an_encoding_changes_with_any_binding_of_what_it_uses(hash_of, binding):
+    used = "T['a']" if "T" in binding.split() else "FACTOR"
+
+    def hash_with(value: int) -> str:
+        top = binding.format(value)
+        return hash_of("def double(h):\n    return h * 2",
+                       f"{top}\n\ndef double(h):\n    return {used}")
+
+    assert hash_with(2) != hash_with(3)
+
+
+@pytest.mark.parametrize("line, new", [
+    ("from factors import SCALE\n", "from factors import *\n"),
+    ("        return super().embed(h, start) + SCALE",
+     "        from factors import SCALE\n        return super().embed(h, start) + SCALE")],
+    ids=["star", "within a method"])
+def test_the_hash_of_an_encoding_follows_every_import(hash_of, line, new):
+    def hash_with(scale: int) -> str:
+        code.TEXTS.pop("factors", None)
+        return hash_of(line, new, scale)
+
+    assert hash_with(3) != hash_with(4)
+
+
 @pytest.mark.parametrize("old, new", [
     ("UNUSED = 1", "UNUSED = 2"), ("h * 2", "h * 2  # twice"), ("head):", "head: int) -> float:"),
     ("def double(h):", "def double(h):\n    'Twice.'"), ("BASE = 8\n", "BASE = 8\n\n\n")],
@@ -90,6 +120,40 @@ def test_encodings_have_hashes_of_their_own():
     assert "" not in hashes
 
 
+def test_another_encoding_in_the_same_file_changes_no_hash(monkeypatch):
+    before = hash_encoding("rope")
+    code.read_module.cache_clear()
+    text = f"{code.TEXTS['model.encodings']}\n\nPOSITIONS['log'] = Alibi\n"
+    monkeypatch.setitem(code.TEXTS, "model.encodings", text)
+    assert hash_encoding("rope") == before
+    code.read_module.cache_clear()
+
+
+def test_a_package_that_imports_its_modules_has_a_hash(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage" / "tables.py").write_text("SCALE = 2\n", encoding="utf-8")
+    (tmp_path / "mypackage" / "__init__.py").write_text(
+        "from . import tables\nfrom model.position import PositionEncoding\n\n"
+        "class Mine(PositionEncoding):\n    def embed(self, h, start):\n"
+        "        return h * tables.SCALE\n", encoding="utf-8")
+    monkeypatch.setitem(POSITIONS, "mine", importlib.import_module("mypackage").Mine)
+    assert hash_encoding("mine").startswith(code.KIND)
+
+
+def test_a_compiled_module_has_no_text(tmp_path, monkeypatch):
+    (tmp_path / "built.so").write_bytes(b"\x7fELF\xff")
+    monkeypatch.setitem(sys.modules, "built", SimpleNamespace(__file__=str(tmp_path / "built.so")))
+    assert code.read_text("built") == ""
+
+
+def test_hashes_of_other_kinds_do_not_compare():
+    assert are_of_other_code("2-python3.11:a", "2-python3.11:b")
+    assert not are_of_other_code("2-python3.11:a", "2-python3.12:b")
+    assert not are_of_other_code("of an older version", "2-python3.12:b")
+    assert not are_of_other_code("", "")
+
+
 def test_an_encoding_without_a_file_has_no_hash(monkeypatch):
     made = type("Made", (POSITIONS["rope"],), {})  # as in a notebook
     monkeypatch.setitem(POSITIONS, "made", made)
@@ -97,7 +161,7 @@ def test_an_encoding_without_a_file_has_no_hash(monkeypatch):
 
 
 def test_the_hash_of_an_encoding_follows_the_functions_of_rope():
-    used = code.find_globals(code.read_module("model.position").definitions["RoPE"],
+    used = code.find_globals(code.read_module("model.position").definitions["RoPE"][0],
                              "model.position")
     assert ("model.rope", "precompute_freqs_cis") in used
 

@@ -27,6 +27,7 @@ from errors import UserError
 from files import locked
 from gyre import rundir
 from gyre.checkpoint import WEIGHTS
+from gyre.code import KIND
 from gyre.options import make_config
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
@@ -89,7 +90,7 @@ def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
 def test_a_training_does_not_go_on_with_an_edited_encoding(new_run, called, monkeypatch):
     run = new_run("live")
     save_step(run, 2)
-    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: f"{KIND}:other")
     with pytest.raises(UserError, match=f"position rope has changed since {run.path} was made: un"):
         finish_training(called, Training(folder=str(run.path), options=LIVE), StopSignal())
     assert called == []
@@ -97,7 +98,7 @@ def test_a_training_does_not_go_on_with_an_edited_encoding(new_run, called, monk
 
 def test_a_branch_does_not_leave_a_trunk_of_an_edited_encoding(new_run, called, monkeypatch):
     trunk = new_run("live")
-    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: f"{KIND}:other")
     branch = Training(folder="runs/b", options=LIVE, trunk=str(trunk.path), at=2)
     with pytest.raises(UserError, match="position rope has changed"):
         finish_training(called, branch, StopSignal())

@@ -15,6 +15,7 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
 from gyre import rundir
+from gyre.code import KIND
 from gyre.load import Row, load
 from gyre.yaml_files import read_config
 from model.config import RopeScaling
@@ -69,7 +70,7 @@ def test_at_a_prompt_a_model_is_shown_in_one_line(run, model):
 
 
 def test_a_model_whose_encoding_was_edited_has_a_note(run, monkeypatch, capsys):
-    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: f"{KIND}:other")
     load(run.path, device="cpu")
     said = capsys.readouterr().err
     assert f"the code of model.position rope has changed since {run.path} was made" in said

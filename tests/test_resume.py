@@ -31,6 +31,7 @@ from ablation.jobs import resumable_step
 from errors import UserError, find_script
 from gyre import rundir
 from gyre.build import check_resumed
+from gyre.code import KIND
 from gyre.options import make_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir
@@ -706,7 +707,7 @@ def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
 
 
 def test_a_run_whose_encoding_was_edited_says_so_and_goes_on(stopped, capfd, monkeypatch):
-    monkeypatch.setattr(rundir, "hash_encoding", lambda position: "of other code")
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: f"{KIND}:other")
     assert exit_code(train.main, "--resume", stopped) == 0
     said = capfd.readouterr().err
     assert f"the code of model.position rope has changed since {stopped} was made: the tra" in said

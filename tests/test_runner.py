@@ -31,7 +31,7 @@ from ablation.schedule import next_jobs
 from ablation.study import Study
 from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
-from gyre.code import hash_encoding
+from gyre.code import KIND, hash_encoding
 from model import kernels
 
 
@@ -840,7 +840,7 @@ def test_a_study_that_ignores_ctrl_c_goes_on():
 
 
 def test_committed_arms_may_have_another_encoding(made_up, capsys):
-    change(made_up, "rope-s0", encoding_sha256="of other code")
+    change(made_up, "rope-s0", encoding_sha256=f"{KIND}:other")
     study = Study.load(made_up)
     study.plan.committed = ["rope"]
     runner.note_changed_encodings(study, seeds=[0, 1])
@@ -881,7 +881,7 @@ def test_a_study_that_is_interrupted_at_its_start_says_how_to_go_on(workdir, mon
 
 
 def test_a_study_that_goes_on_with_another_encoding_says_so(made_up, capsys):
-    change(made_up, "rope-s0", encoding_sha256="of other code")
+    change(made_up, "rope-s0", encoding_sha256=f"{KIND}:other")
     runner.note_changed_encodings(Study.load(made_up), seeds=[0, 1])
     assert capsys.readouterr().err == (
         "note: the code of model.position rope is not that of the first seeds of rope, so that "
@@ -895,6 +895,6 @@ def test_a_study_that_goes_on_with_its_encodings_is_silent(made_up, capsys):
 
 
 def test_a_finished_arm_may_have_another_encoding(made_up, capsys):
-    change(made_up, "rope-s0", encoding_sha256="of other code")
+    change(made_up, "rope-s0", encoding_sha256=f"{KIND}:other")
     runner.note_changed_encodings(Study.load(made_up), seeds=[0])
     assert capsys.readouterr().err == ""
