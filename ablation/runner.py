@@ -117,7 +117,7 @@ def open_plan(command: Command) -> Plan:
     if command.beside:
         check_beside(command, command.beside, wanted)
     if (path / "plan.json").exists():
-        return reopen_plan(command, wanted)
+        return reopen_plan(command, data, wanted)
     if path.exists() and any(path.iterdir()):
         raise UserError(f"{path} is not empty and holds no plan.json, so it is not a study: choose "
                         "another folder with --name")
@@ -295,7 +295,7 @@ def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> lis
     return sorted(names)
 
 
-def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
+def reopen_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
     """Return the plan in the study's folder, with more seeds if --seeds asks for more.
 
     Without --seeds, the study keeps the seeds that it has. UserError if the plan differs from what
@@ -310,6 +310,8 @@ def reopen_plan(command: Command, wanted: dict[str, Any]) -> Plan:
     if changed:
         raise UserError(f"{path / 'plan.json'} holds another plan (these differ: "
                         f"{', '.join(changed)}): {advise_changed_plan(command, plan, changed)}")
+    if plan.text_sha256 is None:  # of an older version; `data_sha256` says that it is the same text
+        plan.text_sha256 = data.manifest["text"]["sha256"]
     if command.beside:
         plan.committed_grown_from = command.beside.grown_from
         add_diverged(plan, list_diverged(command.beside, plan.seeds))

@@ -32,6 +32,7 @@ from ablation.study import Study
 from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
 from gyre.code import KIND, hash_encoding
+from gyre.rundir import RunDir
 from model import kernels
 
 
@@ -109,6 +110,23 @@ def test_a_killed_worker_and_ctrl_c_change_no_record(longer, interrupted, tmp_pa
         expected = read_json(straight / name)
         for key in expected.keys() - {"sha256", "config", "machine", "trained_by", "run"}:
             assert resumed[key] == expected[key], key
+
+
+@pytest.mark.slow
+def test_sigterm_to_all_processes_of_a_study_lets_its_trainings_save(longer, tmp_path):
+    """As batch systems send it, to the workers too."""
+    study = tmp_path / "ablation-smoke"
+    argv = [*longer, "--jobs", "2", "--log.runs", str(tmp_path)]
+    program = f"from tiny_study import *\nplan.TIERS['smoke'] = TINY\nablate.main({argv})"
+    process = start_python(program, new_session=True, PYTHONPATH=str(ROOT / "tests"))
+    run = study / "rope-s0-25k"
+    metrics = run / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text(encoding="utf-8").count("\n") > 5)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=200)
+    assert "stopped, and what was running has saved" in err
+    steps = max(read_metric(run))
+    assert RunDir.open(run).checkpoints.saved_step("last") == steps
 
 
 @dataclass(frozen=True)
@@ -616,6 +634,15 @@ def older(finished):
     write_sealed(file, stored | {"config": config})
     yield finished
     write_sealed(file, stored)
+
+
+def test_a_plan_of_an_older_version_gets_the_hash_of_its_text(workdir, finished):
+    file = finished / "plan.json"
+    stored = read_sealed(file, "")
+    write_sealed(file, {name: value for name, value in stored.items() if name != "text_sha256"})
+    opened = runner.open_plan(resolve(study_arguments(workdir)))
+    write_sealed(file, stored)
+    assert opened.text_sha256 == stored["text_sha256"]
 
 
 def test_a_study_goes_on_where_options_are_new(workdir, older):
