@@ -140,6 +140,11 @@ def test_a_prompt_is_read_once_for_all_its_samples():
     assert last == [(2, 1), (6, 1)]
 
 
+def test_a_prompt_of_one_token_is_read_once_for_each_sample():
+    first, _ = generate_and_record([1], max_new_tokens=2, num_samples=3)
+    assert first == [(3, 1), (3, 1)]
+
+
 def test_the_rest_of_a_long_prompt_is_read_at_once():
     """First the short row draws its two tokens. Then one pass feeds what is left of the prompt."""
     first, last = generate_and_record([5, 40], max_new_tokens=2)

@@ -708,6 +708,64 @@ def test_compiled_training_attends_to_one_query_as_a_group(compiling):
     assert choose_attention(1) is decoding_forms.attend_one_query
 
 
+class OneQueryOnCuda(SimpleNamespace):
+    """One query of each of so many rows, as far as the choice of a form looks at it."""
+
+    device = torch.device("cuda", 0)
+    dtype = torch.bfloat16
+
+    def __len__(self):
+        return self.rows
+
+
+def choose_for_one_query_on_cuda(rows):
+    """The form for one query in each row, with a mask."""
+    return kernels.choose_for_one_query(OneQueryOnCuda(rows=rows), randn(7).to(torch.bfloat16))
+
+
+def test_eager_generation_on_cuda_attends_with_a_mask_by_scores():
+    with torch.no_grad():
+        assert choose_for_one_query_on_cuda(4) is decoding_forms.attend_by_scores
+
+
+@pytest.mark.parametrize("rows, form", [
+    (4, decoding_forms.attend_by_sums), (5, decoding_forms.attend_by_scores)])
+def test_compiled_generation_on_cuda_attends_to_few_rows_with_a_mask_by_sums(compiling, rows, form):
+    with torch.no_grad():
+        assert choose_for_one_query_on_cuda(rows) is form
+
+
+def test_training_on_cuda_attends_to_one_query_with_a_mask_plainly():
+    assert choose_for_one_query_on_cuda(4) is None
+
+
+def test_eager_training_in_bfloat16_keeps_the_plain_norm():
+    x = randn(3, 48).to(torch.bfloat16).requires_grad_()
+    assert kernels.choose_norm(x, randn(48).to(torch.bfloat16), 1e-5) is None
+
+
+def test_compiled_rotations_are_in_real_numbers(compiling):
+    rotations = randn(7, 4, 2)
+    assert kernels.choose_rotation(randn(1), randn(1), rotations) is shared_forms.rotate_in_reals
+    assert kernels.choose_rotation(randn(1), randn(1), torch.view_as_complex(rotations)) is None
+
+
+def test_eager_rotations_are_plain():
+    assert kernels.choose_rotation(randn(1), randn(1), randn(7, 4, 2)) is None
+
+
+@pytest.mark.parametrize("capability, rows", [("AVX512", 4), ("AVX2", 8), ("DEFAULT", 0)])
+def test_so_many_rows_of_int8_keep_float_inputs(capability, rows, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert kernels.max_float_rows() == rows
+
+
+def test_without_the_operator_that_packs_no_weights_are_packed(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    assert not kernels.packs_weights(torch.device("cpu"), torch.bfloat16, 8)
+
+
 def choose_norm(device, dtype):
     """The form of a norm with a weight in float32, of x on this device and in this dtype."""
     x = SimpleNamespace(device=torch.device(device), dtype=dtype, requires_grad=False)
