@@ -154,12 +154,10 @@ def to_model(
     sizes = {ours: theirs.get(name) for ours, name in SIZES.items()}
     if sizes["vocab_size"] is None and "token_embd.weight" in shapes:
         sizes["vocab_size"] = shapes["token_embd.weight"][0]
-    try:
+    with names.respelling(SPELLINGS):
         plain = names.to_model({**sizes, "theta": theirs.get("rope.freq_base", 10000.0),
                                 "tie_embeddings": "output.weight" not in shapes})
         scaling = read_scaling(theirs, plain, factors)
-    except (UserError, ValueError) as error:
-        raise ValueError(names.respell(str(error), SPELLINGS)) from None
     for name in ("attention.value_length", "rope.dimension_count"):
         if theirs.get(name, plain.head_dim) != plain.head_dim:
             raise ValueError(f"{name} {theirs[name]} is not the width of a head, {plain.head_dim}: "

@@ -14,7 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION_FILE
-from errors import UserError, say
+from errors import say
 from files import stage_json
 from formats import names
 from formats.run import Exported
@@ -39,7 +39,7 @@ ORIGINAL = "original_max_position_embeddings"
 # Messages about config.json have its names for our other fields too.
 SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps",
                      "theta": "rope_theta", "partial": "partial_rotary_factor",
-                     "original_positions": ORIGINAL}
+                     "original_positions": ORIGINAL, "tie_embeddings": "tie_word_embeddings"}
 
 # Fields of a table of RoPE that have another name in RopeScaling.
 SCALING_NAMES = {ORIGINAL: "original_positions"}
@@ -222,11 +222,10 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
     if other_layers:
         raise ValueError(f"layer_types {other_layers}: we have full_attention")
     sizes = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
-    try:
-        return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
+    positions = from_rope(config)
+    with names.respelling(SPELLINGS):
+        return names.to_model({**sizes, **positions, "norm_eps": config.get("rms_norm_eps"),
                                "tie_embeddings": config.get("tie_word_embeddings") or False})
-    except (UserError, ValueError) as error:
-        raise ValueError(names.respell(str(error), SPELLINGS)) from None
 
 
 def from_rope(config: dict[str, Any]) -> dict[str, Any]:
@@ -248,11 +247,12 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
               "partial": rope.get("partial_rotary_factor")}
     if kind in ("default", "proportional"):
         return fields
-    fields["rope_scaling"] = read_scaling(config, rope)
+    scaling = read_scaling(config, rope)
+    fields["rope_scaling"] = scaling
     # A length that stands alone is that before scaling, as for transformers: see `to_rope`.
     stands_alone = rope.get(ORIGINAL) is None and config.get(ORIGINAL) is None
     if kind == "dynamic" or stands_alone:
-        fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
+        fields["max_positions"] = scaling.reach
     return fields
 
 
@@ -275,10 +275,11 @@ def read_theta(config: dict[str, Any], tables: dict[str, dict[str, Any]]) -> flo
     return theta
 
 
-def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
-    """The fields of RopeScaling, from a config.json and its table of RoPE.
+def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> RopeScaling:
+    """The scaling of a config.json, by its table of RoPE.
 
-    Raises ValueError where versions of transformers would read different lengths.
+    Raises ValueError for wrong types and values, and where versions of transformers would read
+    different lengths.
     """
     kind = rope["rope_type"]
     original = rope.get(ORIGINAL, config.get("max_position_embeddings"))
@@ -290,7 +291,9 @@ def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]
     if kind == "linear" and outside is not None:
         original = outside  # see `to_rope`
     fields = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
-    return {"type": kind, "original_positions": original, **fields}
+    with names.respelling(SPELLINGS):
+        return msgspec.convert({"type": kind, "original_positions": original, **fields},
+                               RopeScaling)
 
 
 def read_table(table: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -55,6 +57,15 @@ def to_model(fields: dict[str, Any]) -> ModelConfig:
         return msgspec.convert(given, ModelConfig)
     except UserError as error:
         raise ValueError(str(error)) from None
+
+
+@contextmanager
+def respelling(spellings: dict[str, str]) -> Iterator[None]:
+    """Turn errors of ModelConfig and RopeScaling into a ValueError with another format's names."""
+    try:
+        yield
+    except (UserError, ValueError) as error:
+        raise ValueError(respell(str(error), spellings)) from None
 
 
 def respell(message: str, spellings: dict[str, str]) -> str:
