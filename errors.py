@@ -75,6 +75,12 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def flush(stream: TextIO | None) -> None:
+    """Flush a standard stream. It is None if it was closed at the start."""
+    if stream is not None:
+        stream.flush()
+
+
 def hide_controls(text: str) -> str:
     """Replace control characters by U+FFFD, for a terminal. Line breaks and tabs stay."""
     shown: list[str] = []
@@ -244,7 +250,7 @@ def report_errors() -> Iterator[None]:
         messages: Any = Messages(sys.stderr)
         with redirect_stderr(messages):
             yield
-        sys.stdout.flush()
+        flush(sys.stdout)
     except KeyboardInterrupt:
         say("")
         sys.exit(130)
@@ -254,7 +260,7 @@ def report_errors() -> Iterator[None]:
     except (UserError, OSError, ModuleNotFoundError) as error:
         say(f"error: {place_scripts(describe_error(error))}")
         try:
-            sys.stdout.flush()
+            flush(sys.stdout)
         except OSError:  # the disk under stdout is full, which Python would try again
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(2)

@@ -131,6 +131,12 @@ def test_the_exit_code_says_how_a_command_ended(end, output, code, words):
     assert (process.returncode, process.stderr) == (code, words)
 
 
+def test_a_stdout_that_was_closed_at_the_start_stops_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with report_errors():
+        print("lost")
+
+
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
     stderr = Mock(**{"write.side_effect": OSError})
     monkeypatch.setattr(sys, "stderr", stderr)
