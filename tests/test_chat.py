@@ -174,7 +174,7 @@ def test_a_template_that_fails_is_one_sentence(template, words, tmp_path):
 
 @pytest.mark.parametrize("settings", [
     {}, {"chat_template": None}, {"chat_template": [{"name": "rag", "template": "x"}]},
-    {"chat_template": ["x"]}])
+    {"chat_template": ["x"]}, {"chat_template": [{"name": [], "template": "x"}]}])
 def test_a_folder_without_a_template_says_so(settings, tmp_path):
     save_llama3(tmp_path)
     edit_json(tmp_path / "tokenizer_config.json", **settings)
