@@ -122,6 +122,11 @@ class Config:
         if model.max_positions < seq_len:
             raise UserError(f"model.max_positions {model.max_positions} is shorter than "
                             f"data.seq_len {seq_len}: lower data.seq_len")
+        if model.max_positions > seq_len and not POSITIONS[model.position].extrapolates:
+            raise UserError(
+                f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
+                f"with model.position {model.position} positions past that would never be trained"
+            )
         check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
         # With minutes, the steps are chosen later, and this is checked again then.
         last_step = train.steps if train.minutes is None else math.inf
@@ -133,11 +138,6 @@ class Config:
         if any(step > last_step for step in train.keep):
             raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
                             "does not have")
-        if model.max_positions > seq_len and not POSITIONS[model.position].extrapolates:
-            raise UserError(
-                f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
-                f"with model.position {model.position} positions past that would never be trained"
-            )
 
 
 def make_config(*layers: Mapping[str, Any]) -> Config:

@@ -256,6 +256,8 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "98 is shorter than data.seq_len 99"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
+    (["--model.position", "learned", "--data.seq_len", "32", "--model.max_positions", "64"],
+     "64 is longer than data.seq_len 32: .* would never be trained"),
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
     (["--train.keep", "[5, 1001]"], "does not have"),
