@@ -171,9 +171,9 @@ def create_imported_run(
     if license_name is not None:
         origin["license"] = license_name
     with TemporaryDirectory() as spare:
-        tokenizer, files = read_tokenizer(foreign.tokenizer, model.vocab_size, Path(spare))
+        n_ids, files = read_tokenizer(foreign.tokenizer, model.vocab_size, Path(spare))
         log = LogConfig(runs=str(target.parent), wandb="disabled")
-        data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
+        data = DataConfig(tokenizer=str(target), vocab_size=n_ids, seq_len=length)
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,

@@ -32,8 +32,8 @@ from formats.chat import chat_template
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenizer, list[Path]]:
-    """The tokenizer of an imported folder, and the files of it that a run has.
+def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[int, list[Path]]:
+    """How many ids the tokenizer of an imported folder has, and the files of it that a run has.
 
     Files that only say what transformers reads elsewhere, or has as a default, are written into the
     empty folder `spare`. UserError where the tokenizer does not fit a model of `vocab_size` ids.
@@ -60,7 +60,7 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         all_ends = list(dict.fromkeys([*stated, *tokenizer.eos_ids]))
         generation = read_optional(folder / GENERATION_FILE)
         stage_json(files[GENERATION_FILE], generation | {"eos_token_id": all_ends})
-    return tokenizer, list(files.values())
+    return tokenizer.vocab_size, list(files.values())
 
 
 def check_special_tokens(folder: Path, settings: dict[str, Any]) -> None:
