@@ -18,7 +18,6 @@ from data.tokenizer import JSON_FILE, open_tokenizer, stated_eos_ids
 from errors import UserError, say
 from files import read_json, writing
 from formats import gguf_in, gguf_tokenizers, hf, meta
-from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
@@ -84,10 +83,12 @@ def read_source(source: Path) -> Iterator[Foreign]:
     Raises UserError for what has no counterpart here, and for files that do not fit.
     """
     if not is_gguf(source):
-        yield Foreign(source, *read_folder(source), source)
+        model, tensors = read_folder(source)
+        yield Foreign(source, model, tensors, tokenizer=source)
         return
     with spare_folder(source) as spare:
-        yield Foreign(source, *read_gguf(source, spare), spare)
+        model, tensors = read_gguf(source, spare)
+        yield Foreign(source, model, tensors, tokenizer=spare)
 
 
 @contextmanager
@@ -126,7 +127,7 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
             try:
                 model, tensors = read(folder, read_json(file))
                 check_table(model, f"in {file}", "write a smaller length into it")
-                return model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
+                return model, tensors
             except (TypeError, ValueError) as error:  # of values that have another type, too
                 raise UserError(f"{file}: {error}") from None
     raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta), "
@@ -140,9 +141,12 @@ def read_finite(name: str, tensor: Stored) -> Tensor:
     return weight
 
 
-def read_license(folder: Path) -> str | None:
-    """The license that the README.md of a folder states in its front matter; None without one."""
-    card = folder / "README.md"
+def read_license(source: Path) -> str | None:
+    """The license that the README.md of a folder states in its front matter; None without one, and
+    for a GGUF."""
+    if is_gguf(source):
+        return None
+    card = source / "README.md"
     if not card.is_file():
         return None
     from huggingface_hub import metadata_load  # slow to import, and seldom needed
@@ -166,14 +170,16 @@ def create_imported_run(
     """
     model = foreign.model
     scaling = model.rope_scaling
-    length = model.max_positions if scaling is None else scaling.original_positions
+    # No file says how long the rows of the training were, and data.seq_len has to be a number: the
+    # length before scaling stands in.
+    original_length = model.max_positions if scaling is None else scaling.original_positions
     origin = {"from": str(foreign.source)}
     if license_name is not None:
         origin["license"] = license_name
     with TemporaryDirectory() as spare:
         n_ids, files = read_tokenizer(foreign.tokenizer, model.vocab_size, Path(spare))
         log = LogConfig(runs=str(target.parent), wandb="disabled")
-        data = DataConfig(tokenizer=str(target), vocab_size=n_ids, seq_len=length)
+        data = DataConfig(tokenizer=str(target), vocab_size=n_ids, seq_len=original_length)
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
@@ -182,15 +188,14 @@ def create_imported_run(
     return run
 
 
-def print_import_notes(folder: Path, run: RunDir) -> None:
-    """Print what may surprise about the tokenizer of a run that was made of `folder`, or of a GGUF.
-    """
+def print_import_notes(source: Path, run: RunDir) -> None:
+    """Print what may surprise about the tokenizer of a run that was made of `source`."""
     tokenizer = open_tokenizer(run.path)
-    file = folder / "config.json"
+    file = source / "config.json"
     for i in dict.fromkeys([*tokenizer.eos_ids, *stated_eos_ids(file)]):
         text = tokenizer.piece(i)
         if text:  # a special token has none
-            say(f"note: eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
+            say(f"note: eos_token_id of {source} ends texts at id {i}, and the tokenizer there has "
                 f"{text.decode(errors='replace')!r} for it: is it that of the model?")
     if not file.is_file():  # Meta's, or a GGUF
         return
@@ -199,5 +204,5 @@ def print_import_notes(folder: Path, run: RunDir) -> None:
         say(f"note: bos_token_id of {file} is {bos_id}, and the tokenizer there has "
             f"{tokenizer.bos_id}: is it that of the model?")
     if not (run.path / JSON_FILE).is_file():
-        say(f"note: {folder} has no {JSON_FILE}: the ids are sentencepiece's, and transformers "
+        say(f"note: {source} has no {JSON_FILE}: the ids are sentencepiece's, and transformers "
             "gives others for some texts")

@@ -170,7 +170,8 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict[str, Stored]]:
-    """The model of a folder with this config.json, and its tensors by our names and in our layout.
+    """The model of a folder with this config.json, and its tensors by our names, in our order and
+    layout.
 
     Raises ValueError and UserError, which name field, file or tensor, for what we have no
     counterpart for, for damaged files, and for files of different models.

@@ -21,7 +21,7 @@ FIELDS = {"dim", "n_layers", "n_heads", "n_kv_heads", "norm_eps", "vocab_size", 
 
 
 def read_folder(folder: Path, params: dict[str, Any]) -> tuple[ModelConfig, dict[str, Stored]]:
-    """The model of a folder of Meta's with this params.json, and its tensors by name.
+    """The model of a folder of Meta's with this params.json, and its tensors by name, in our order.
 
     Raises ValueError and UserError, which name field, file or tensor, for other models than LLaMA,
     for damaged files, and for files of different models.
@@ -40,7 +40,8 @@ def read_folder(folder: Path, params: dict[str, Any]) -> tuple[ModelConfig, dict
     if frequencies is not None:
         check_frequencies(frequencies, model)
     check_tensors(tensors, names.tensor_shapes(model))
-    return model, tensors
+    # Names of either format are in our order.
+    return model, {ours: tensors[ours] for ours in names.tensor_names(model, "hf")}
 
 
 def check_frequencies(frequencies: Stored, model: ModelConfig) -> None:
