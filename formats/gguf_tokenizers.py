@@ -65,12 +65,10 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     tokens = theirs["tokens"]
     types = theirs["token_type"]
     ids = special_ids(theirs)
-    is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
-    adds_bos = theirs.get("add_bos_token", is_ours_to_add)
-    if adds_bos and "bos" in ids and types[ids["bos"]] == NORMAL:
-        types[ids["bos"]] = CONTROL  # what begins every text is no part of it
-    # A padding token can be an ordinary piece, which would be cut out of texts if it stood here, or
-    # an unused one, which no tokenizer.json has as a special token.
+    adds_bos = theirs["add_bos_token"]
+    # The settings say how texts begin and end, which unk does not tell. A padding token can be an
+    # ordinary piece, which would be cut out of texts if it stood here, or an unused one, which no
+    # tokenizer.json has as a special token.
     settings = {}
     for name, i in ids.items():
         pads_unused = name == "pad" and types[i] == UNUSED
@@ -93,10 +91,11 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
 
 
 def read_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the tokenizer in a GGUF without their prefix.
+    """Return the fields of the tokenizer in a GGUF without their prefix. `add_bos_token` is always
+    there.
 
-    Tokens that end texts in llama.cpp are control tokens. Raises ValueError for a tokenizer that we
-    do not know, and for damaged fields.
+    Tokens that begin or end texts in llama.cpp are control tokens. Raises ValueError for a
+    tokenizer that we do not know, and for damaged fields.
     """
     theirs = {name.removeprefix(PREFIX): value for name, value in fields.items()
               if name.startswith(PREFIX)}
@@ -111,9 +110,14 @@ def read_fields(fields: dict[str, Any]) -> dict[str, Any]:
                          "is damaged, or too old to say which of them are special")
     if theirs.get("add_eos_token"):
         raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
-    theirs["token_type"] = [CONTROL if token in ENDS else stated
-                            for token, stated in zip(tokens, types, strict=True)]
-    return theirs
+    is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
+    adds_bos = theirs.get("add_bos_token", is_ours_to_add)
+    special = [CONTROL if token in ENDS else stated
+               for token, stated in zip(tokens, types, strict=True)]
+    bos_id = special_ids(theirs).get("bos")
+    if adds_bos and bos_id is not None and special[bos_id] == NORMAL:
+        special[bos_id] = CONTROL  # what begins every text is no part of it
+    return theirs | {"add_bos_token": adds_bos, "token_type": special}
 
 
 def special_ids(theirs: dict[str, Any]) -> dict[str, int]:
