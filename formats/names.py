@@ -77,21 +77,21 @@ def respell(message: str, spellings: dict[str, str]) -> str:
                   lambda field: spellings.get(field[3], field[0]), message)
 
 
-def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
+def tensor_names(config: ModelConfig, layout: Target) -> dict[str, str]:
     """{our name: theirs} of every tensor of this model, in the order in which they are written.
 
     Raises ValueError for a model with a weight that has no name there: without it, the other model
     would be a different one.
     """
-    column, layers = {"hf": (1, "model.layers"), "gguf": (2, "blk")}[to]
-    top = TOP[:-1] if config.tie_embeddings else TOP
-    pairs = [(row[0], row[column]) for row in top]
+    column, layers = {"hf": (1, "model.layers"), "gguf": (2, "blk")}[layout]
+    pairs = [(row[0], row[column]) for row in TOP
+             if row[0] != "output" or not config.tie_embeddings]
     for n in range(config.n_layers):
         pairs += [(f"layers.{n}.{row[0]}", f"{layers}.{n}.{row[column]}") for row in LAYER]
     names = {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in pairs}
     nameless = [name for name in tensor_shapes(config) if name not in names]
     if nameless:
-        raise ValueError(f"{TARGETS[to]} has no name for the weight {nameless[0]}")
+        raise ValueError(f"{TARGETS[layout]} has no name for the weight {nameless[0]}")
     return names
 
 
@@ -125,34 +125,34 @@ def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
     return config.theta, scaling
 
 
-def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
+def refuse_without_counterpart(config: ModelConfig, layout: Target) -> None:
     """Raise ValueError for a model that the runtimes of this format cannot compute."""
     _, scaling = theta_and_scaling(config)
-    target = TARGETS[to]
+    target = TARGETS[layout]
     if config.position != "rope":
         raise ValueError(f"model.position {config.position}: {target} knows only rope, and would "
                          "use it instead")
-    if config.partial != 1 and to == "gguf":
+    if config.partial != 1 and layout == "gguf":
         raise ValueError(f"model.partial {config.partial}: {target} rotates every pair of channels")
     if config.partial != 1 and scaling is not None:
         raise ValueError(f"model.partial {config.partial}: {target} cannot scale rotations of "
                          "which some stand still")
-    if to == "hf" and config.dim % config.n_heads != 0:
+    if layout == "hf" and config.dim % config.n_heads != 0:
         raise ValueError(f"model.dim {config.dim} is not divisible by model.n_heads "
                          f"{config.n_heads}: {target} refuses that, whatever head_dim is")
-    if to == "gguf" and scaling is not None and scaling.type == "dynamic":
+    if layout == "gguf" and scaling is not None and scaling.type == "dynamic":
         raise ValueError(f"model.rope_scaling.type dynamic: {target} has no rotations that depend "
                          "on the length; linear, ntk, yarn and llama3 can be written")
 
 
-def misreading(config: ModelConfig, to: Target, adds_space: bool) -> str | None:
+def misreading(config: ModelConfig, layout: Target, adds_space: bool) -> str | None:
     """A sentence about programs that read this format and compute another model, or read other ids,
     without an error; None if none is known. docs/interop.md has the table.
 
     adds_space: whether the tokenizer puts a space in front of texts.
     """
     _, scaling = theta_and_scaling(config)
-    if to == "gguf":
+    if layout == "gguf":
         faults = []
         if scaling is not None:
             faults.append("transformers 5.24.0 drops the scaling of a GGUF")
