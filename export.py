@@ -126,7 +126,7 @@ def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> No
     parameters = sum(weight.numel() for weight in run.weights.values())
     size = int(parameters * BYTES[chosen])
     if to == "web":
-        web.check_size(size)
+        web.refuse_too_large(size)
         size += web.PACKAGES_BYTES
     require_space(target, size)
     with writing(target, "choose another place"), atomic_path(target) as staging:

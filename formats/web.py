@@ -26,15 +26,18 @@ MOST_BYTES = 2**31  # wllama reads no larger file
 CONTEXT = 4096  # tokens at most: the browser keeps their keys and values in memory
 BLOCK = 32  # numbers that q8_0 packs together
 
-# The files of wllama that the page reads, by the folder that they are copied to, and their package.
-WLLAMA = ("esm/index.js", "esm/wasm/wllama.wasm", "LICENCE")
-# For browsers whose WebAssembly has neither JSPI nor 64-bit memory, such as older Safaris.
-COMPAT = ("wasm/wllama.js", "wasm/wllama.wasm")
+# Files of wllama that the page reads.
+MODULE = "esm/index.js"
+WASM = "esm/wasm/wllama.wasm"
+# Those for browsers whose WebAssembly has neither JSPI nor 64-bit memory, such as older Safaris.
+COMPAT_WORKER = "wasm/wllama.js"
+COMPAT_WASM = "wasm/wllama.wasm"
+# The files that are copied, by their folder in an export, and their package.
 PACKAGES = {
-    "wllama": (WLLAMA, npm.Package(
+    "wllama": ((MODULE, WASM, "LICENCE"), npm.Package(
         "@wllama/wllama", VERSION,
         "ZvoRdQAn+E+18EvQ9qS036gudiI9rbZRBJgG/qNICPPwrA0Y6SMMdbziz/j7K/0WxcbJlhaRraVIYsnEy732NA==")),
-    "wllama-compat": (COMPAT, npm.Package(
+    "wllama-compat": ((COMPAT_WORKER, COMPAT_WASM), npm.Package(
         "@wllama/wllama-compat", VERSION,
         "MSWwyzVXpwkstvIGzOsQ9jlRm8kY5S5J0Gdw4E6M9mXqhgO/5tj+YNfxSoqN1GvsAOwui95JPtwX3hO6VZkbzg==")),
 }
@@ -52,7 +55,7 @@ def default_dtype(exported: Exported) -> str:
     return SAFETENSORS_NAMES[exported.dtype].lower()
 
 
-def check_size(size: int) -> None:
+def refuse_too_large(size: int) -> None:
     """Raise UserError for a model of more bytes than wllama reads."""
     if size > MOST_BYTES:
         raise UserError(f"the model would have {size / 1e9:.1f} GB, and wllama, which runs it in "
@@ -109,10 +112,10 @@ def wllama_addresses(base: str) -> dict[str, str]:
     of_wllama = addresses["wllama"]
     of_compat = addresses["wllama-compat"]
     return {
-        "module": f"{of_wllama}/{WLLAMA[0]}",
-        "wasm": f"{of_wllama}/{WLLAMA[1]}",
-        "compat_worker": f"{of_compat}/{COMPAT[0]}",
-        "compat_wasm": f"{of_compat}/{COMPAT[1]}",
+        "module": f"{of_wllama}/{MODULE}",
+        "wasm": f"{of_wllama}/{WASM}",
+        "compat_worker": f"{of_compat}/{COMPAT_WORKER}",
+        "compat_wasm": f"{of_compat}/{COMPAT_WASM}",
     }
 
 

@@ -106,7 +106,7 @@ def test_a_model_larger_than_wllama_reads_is_refused(tmp_path, capsys, monkeypat
 
 
 def test_a_model_of_all_bytes_that_wllama_reads_is_taken():
-    web.check_size(2_147_483_648)
+    web.refuse_too_large(2_147_483_648)
 
 
 def test_the_page_keeps_no_more_than_4096_tokens(tmp_path, without_npm):
