@@ -288,33 +288,41 @@ def propose_bounds(
     """Yield the llama3 scaling, if there is one, of which pairs of these `frequencies` (P,) between
     the bounds keep these `shares` (P,).
 
-    A share is (L f / 2 pi - low) / (high - low), a line in the frequency f. Its slope and its start
-    tell the bounds if the original length L is known. Otherwise only ratios of the three matter,
-    and the lower bound is taken to be 1. So it is if there is one pair only, whose L is known.
+    A share is (L f / 2 pi - low) / (high - low), a line in the frequency f, where L is the original
+    length. Several pairs tell the slope and the start of the line, which with L tell both bounds.
+    Without L only ratios of the three matter, and with one pair there is no line: then low is taken
+    to be 1.
     """
-    if len(shares) == 1 and original is not None:
-        turns = original * frequencies.item() / (2 * math.pi)
-        low = 1.0
-        width = (turns - 1) / shares.item()
-    elif len(shares) > 1:
-        mean = frequencies.mean()
-        slope = ((frequencies - mean) * shares).sum() / (frequencies - mean).square().sum()
-        start = (shares.mean() - slope * mean).item()
-        slope = slope.item()
+    if len(shares) > 1:
+        slope, start = fit_line(frequencies, shares)
         if slope <= 0 or start >= 0:
             return
-        low = 1.0
-        width = -1 / start
-        if original is None:
-            original = round(2 * math.pi * slope * width)
-        else:
-            width = original / (2 * math.pi * slope)
+        if original is not None:
+            length = original
+            width = length / (2 * math.pi * slope)
             low = -start * width
+        else:
+            low = 1.0
+            width = -low / start
+            length = round(2 * math.pi * slope * width)
+    elif len(shares) == 1 and original is not None:
+        length = original
+        turns = length * frequencies.item() / (2 * math.pi)
+        low = 1.0
+        width = (turns - low) / shares.item()
     else:
         return
     # The factors are float32, whose rounding shows from the seventh digit on.
     low_bound = float(f"{low:.4g}")
     high_bound = float(f"{low + width:.4g}")
-    if original > 0 and low_bound < high_bound:
-        yield RopeScaling("llama3", factor, original, low_freq_factor=low_bound,
+    if length > 0 and low_bound < high_bound:
+        yield RopeScaling("llama3", factor, length, low_freq_factor=low_bound,
                           high_freq_factor=high_bound)
+
+
+def fit_line(x: Tensor, y: Tensor) -> tuple[float, float]:
+    """The slope of the line that fits the points (x, y) best, each (P,), and its value at 0."""
+    mean = x.mean()
+    slope = ((x - mean) * y).sum() / (x - mean).square().sum()
+    start = y.mean() - slope * mean
+    return slope.item(), start.item()
