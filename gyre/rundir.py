@@ -42,6 +42,7 @@ from errors import UserError, did_you_mean, say
 from files import (
     atomic_path,
     fsync,
+    json_sha256,
     locked,
     may_be_in_name,
     read_json,
@@ -51,7 +52,6 @@ from files import (
     write_file,
     writing,
 )
-from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
 from gyre.code import are_of_other_code, hash_encoding
 from gyre.options import Config
@@ -160,15 +160,7 @@ def find_run(path: Path, runs: Path) -> Path:
     """
     if path.name in ("", ".."):  # callers name exports, branches and curves after the folder
         path = Path(os.path.abspath(path))
-    is_name = path.name == str(path)
-    folder = path
-    if is_name and not path.is_dir():
-        folder = runs / path
-    # A folder of texts may have the name of the run that was trained on it.
-    if is_name and has_run_files(runs / path) and not has_run_files(path):
-        folder = runs / path
-    if not path.is_absolute() and not path.exists() and has_run_files(runs / path.parent):
-        folder = runs / path  # a part of a run, as NAME/best
+    folder = choose_folder(path, runs)
     if folder.is_dir():
         check_is_run(folder)
         return folder
@@ -181,6 +173,20 @@ def find_run(path: Path, runs: Path) -> Path:
     if not folder.is_absolute() and not folder.parent.exists():  # perhaps the wrong folder
         place = f"{folder} in {Path.cwd()}"
     raise UserError(f"no run folder at {place}{suggest_run(path, folder)}")
+
+
+def choose_folder(path: Path, runs: Path) -> Path:
+    """Return `path`, or `runs / path` if that is meant. It need not be there."""
+    in_runs = runs / path
+    if has_run_files(path):
+        return path
+    if path.name != str(path):  # several folders, or an absolute path
+        is_part_of_run = not path.exists() and has_run_files(in_runs.parent)  # as NAME/best
+        return in_runs if is_part_of_run else path
+    # A folder of texts may have the name of the run that was trained on it.
+    if has_run_files(in_runs) or not path.is_dir():
+        return in_runs
+    return path
 
 
 def suggest_run(path: Path, folder: Path) -> str:
@@ -338,7 +344,7 @@ class RunDir:
                     "encoding_sha256": hash_encoding(config.model.position),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
-                stage_json(staging / "run.json", record | {"seal": seal(record)})
+                stage_json(staging / "run.json", record | {"seal": json_sha256(record)})
                 if points:
                     cls(staging, record).write_points(points)
                 if write is not None:
@@ -363,8 +369,9 @@ class RunDir:
             hashes = dict(record["sha256"])
             if not {"config.yaml", "manifest.json"} <= {*hashes}:
                 raise ValueError("a file has no hash")
-            stated = record.pop("seal", None)  # older runs have none
-            if stated is not None and stated != seal(record):
+            # Not `read_sealed`, which refuses a file without a hash: older runs have none.
+            stated = record.pop("seal", None)
+            if stated is not None and stated != json_sha256(record):
                 raise ValueError("a field was changed")
         except (UserError, FileNotFoundError, KeyError, TypeError, ValueError):
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
