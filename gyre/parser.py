@@ -58,7 +58,8 @@ class JoinColumns(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before = getattr(namespace, self.dest, None)
-        if before not in (None, values):
+        is_again = values == before  # a column that is named twice is read once
+        if before is not None and not is_again:
             values = f"{before},{values}"
         setattr(namespace, self.dest, values)
 
@@ -226,17 +227,25 @@ class Parser(argparse.ArgumentParser):
         before = words[words.index(stray) - 1] if stray != words[0] else ""
         name, _, value = before.partition("=")
         hint = self.options[name].hint if name in self.options else None
-        given = {word.partition("=")[0] for word in words}
-        takes_text = str in (hint, *get_args(hint))
-        lacks_prompt = takes_text and "--prompt" in names and "--prompt" not in given
-        lacks_arms = not takes_text and "--arms" in names and "--arms" not in given
-        is_arm = lacks_arms and stray[0].isalpha()
-        if name not in names or lacks_prompt or is_arm or self.is_stray_file(stray, hint):
-            return f"{stray} is no option: {self.advise_option(strays, given)}"
+        named = {word.partition("=")[0] for word in words}
+        if name not in names or self.belongs_elsewhere(stray, hint, named):
+            return f"{stray} is no option: {self.advise_option(strays, named)}"
         if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
         advice = advise(name, hint, [value, *strays])
         return f"{name} takes one value, and {stray} follows it: {advice}"
+
+    def belongs_elsewhere(self, word: str, hint: Any, named: set[str]) -> bool:
+        """Return whether a word behind the value of an option of this type is meant for an option
+        that is not `named`, and not for this one."""
+        names = self._option_string_actions
+        takes_text = str in (hint, *get_args(hint))
+        if takes_text and "--prompt" in names and "--prompt" not in named:
+            return True
+        may_be_arm = not takes_text and word[:1].isalpha()
+        if may_be_arm and "--arms" in names and "--arms" not in named:
+            return True
+        return self.is_stray_file(word, hint)
 
     def is_stray_file(self, word: str, hint: Any) -> bool:
         """Return whether a word after an option of this type is a text or a configuration, and not
@@ -250,11 +259,11 @@ class Parser(argparse.ArgumentParser):
             return False
         return kind in YAML or names_text(word)
 
-    def advise_option(self, strays: list[str], given: set[str]) -> str:
-        """Return which options words without one may belong to, besides those that are given."""
+    def advise_option(self, strays: list[str], named: set[str]) -> str:
+        """Return which options words without one may belong to, besides those that are named."""
         names = self._option_string_actions
         first = shlex.quote(strays[0])
-        takers = self.find_choices(strays[0], given)
+        takers = self.find_choices(strays[0], named)
         if len(takers) == 1 and not os.path.exists(strays[0]):
             return f"did you mean {takers[0]} {first}?"
         if "--config" in names:
@@ -262,19 +271,19 @@ class Parser(argparse.ArgumentParser):
         if "--prompt-file" in names and os.path.isfile(strays[0]):
             return f"did you mean --prompt-file {first}?"
         takers = [f"{name} {first}" for name in ("--run", "--prompt")
-                  if name in names and name not in given]
+                  if name in names and name not in named]
         if not takers:
             return "leave it out"
         return f"did you mean {' or '.join(takers)}?"
 
-    def find_choices(self, word: str, given: set[str]) -> list[str]:
-        """Return the options that are not given and of whose few values this word is one."""
+    def find_choices(self, word: str, named: set[str]) -> list[str]:
+        """Return the options that are not named and of whose few values this word is one."""
         takers = []
         for name, option in self.options.items():
             parts = (option.hint, *get_args(option.hint))
             choices = [choice for part in parts if get_origin(part) is Literal
                        for choice in get_args(part)]
-            if word in choices and name not in given:
+            if word in choices and name not in named:
                 takers.append(name)
         own = [name for name in takers if "." not in name]  # those of the command, not of Config
         return own or takers

@@ -102,6 +102,11 @@ def test_arms_without_an_option_are_given_one(argv, options):
         resolve(argv)
 
 
+def test_an_empty_word_behind_a_value_is_a_mistake_told_in_a_sentence():
+    with pytest.raises(UserError, match="^--train.steps takes one value, and "):
+        resolve(["--train.steps", "5", ""])
+
+
 @pytest.mark.parametrize("option, values, joined", [
     ("--arms", ["rope,", "alibi", "nope"], "rope,alibi,nope"), ("--tokens", ["1M", "2M"], "1M,2M")])
 def test_values_that_commas_divide_are_joined(option, values, joined):
