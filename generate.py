@@ -13,11 +13,12 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from errors import (
     Range,
@@ -31,6 +32,7 @@ from errors import (
 )
 
 with importing(__name__):
+    from torch import Tensor
     from tqdm import tqdm
 
     from data.readers import decode, reading
@@ -51,14 +53,16 @@ PROMPT_TOKENS = 16  # the length of a prompt for which the speed of int8 is meas
 # What interactive sessions say of their lines.
 LINES_ARE_PROMPTS = "Each line is a prompt of its own"
 LINES_ARE_TURNS = "Each line is what you say next"
-COMMANDS = """The commands:
-    :more      go on with the last text
-    :new       in a conversation (--chat, and one sample), begin a new one
-    :seed N    draw the texts of another seed, N
-    :help      print this
-    ::TEXT     the prompt :TEXT
-    :q         end, as quit, exit and Ctrl-D do"""
-COMMAND_WORDS = (":more", ":new", ":seed", ":help", ":q")
+COMMANDS = {
+    ":more": "go on with the last text",
+    ":new": "in a conversation (--chat, and one sample), begin a new one",
+    ":seed N": "draw the texts of another seed, N",
+    ":help": "print this",
+    "::TEXT": "the prompt :TEXT",
+    ":q": "end, as quit, exit and Ctrl-D do",
+}
+COMMAND_USES = [use for use in COMMANDS if use != "::TEXT"]  # that is a prompt
+COMMAND_WORDS = [use.split()[0] for use in COMMAND_USES]
 ENDS = ("quit", "exit", ":q")  # lines that end an interactive session, as Ctrl-D does
 
 
@@ -267,8 +271,14 @@ def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
             f"GFLOP/s in int8 and at {format_rate(in_float32)} in float32, in one thread")
 
 
-def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:
-    """Return a context with (run, weights) for `load`; weights is None if they are the run's."""
+def open_source(
+    options: argparse.Namespace,
+) -> AbstractContextManager[tuple[str | RunDir | None, Iterable[tuple[str, Tensor]] | None]]:
+    """Return a context with (run, weights) for `load`.
+
+    A run is what --run says, and its weights are None: `load` reads them. Of other people's models
+    it is a RunDir without weights, in a temporary folder.
+    """
     if options.run is None or not is_foreign(Path(options.run)):
         return nullcontext((options.run, None))
     if options.checkpoint != "best":
@@ -423,12 +433,14 @@ class Session:
         elif words == ":new":
             self.forget()
         elif words == ":help":
-            say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. {COMMANDS}")
+            say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. The commands:")
+            for use, meaning in COMMANDS.items():
+                say(f"    {use:<10} {meaning}")
         elif command in COMMAND_WORDS:  # and something after it
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
         else:
-            raise UserError(f"{command} is no command (:more, :new, :seed N, :help, :q); to "
-                            f"continue this text as a prompt, write :{words}")
+            raise UserError(f"{command} is no command ({', '.join(COMMAND_USES)}); to continue "
+                            f"this text as a prompt, write :{words}")
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt. With --chat, it follows what was said and answered before."""
