@@ -166,11 +166,13 @@ def load(
 ) -> Trained:
     """Load the run in a folder; unset, the newest one in runs/.
 
-    dtype: that of the weights. auto measures on a CPU which one multiplies so many `rows` faster,
-    and on CUDA goes by the capability of the card (`resolve_dtype`). With int8, matrices are in
-    int8 and all else is in float32 (model/int8.py).
+    dtype: that of the weights. auto chooses float32 or bfloat16: on a CPU by measuring which one
+    is faster, and on CUDA by the capability of the card (`resolve_dtype`). With int8, matrices are
+    in int8 and all else is in float32 (model/int8.py).
     rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
-    weights: to use instead of those of the checkpoint.
+    rows: how many texts are decoded together, prompts times samples. Only auto measures with it.
+    weights: (name, weight) of each, to use instead of those of a `checkpoint`, which then does
+    nothing.
 
     Raises UserError for what is missing, damaged or does not belong together, for int8 elsewhere
     than on a CPU, and for a scaling that the model cannot have.
@@ -283,21 +285,27 @@ class Row:
     prompt: str
     tokenizer: Tokenizer
     stops: Sequence[str] = ()
-    text: str = ""
-    stopped: bool = False
-    held: str = ""
+    text: str = field(default="", init=False)
+    stopped: bool = field(default=False, init=False)
+    """Whether a stop string is complete, and the text cut there."""
+    first: str = field(init=False)
+    """What comes in front of the next text: the prompt, or after `resume` what was held back."""
+    strips_space: bool = field(init=False)
+    """Whether a space in front of the next text is the tokenizer's own."""
+    held: str = field(default="", init=False)
     """Text that is not given out yet."""
-    given_end: str = ""
+    given_end: str = field(default="", init=False)
     """Empty before the first `finish`. Later the end of the text that was given out, if a stop
     string may begin in it."""
     decoder: codecs.IncrementalDecoder = field(
-        default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
-    unfinished: tuple[bytes, int] = (b"", 0)
+        default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"),
+        init=False)
+    unfinished: tuple[bytes, int] = field(default=(b"", 0), init=False)
     """The state of the decoder at the end: the bytes of a character that the end has cut."""
 
     def __post_init__(self) -> None:
+        self.first = self.prompt
         self.strips_space = self.tokenizer.adds_space and not self.prompt
-        self.first = self.prompt  # comes before the next text
 
     def add(self, token: int | None) -> str:
         """Return more text, or the rest if None says that no token follows.
