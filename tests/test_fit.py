@@ -35,7 +35,8 @@ def test_another_text_makes_limits_of_the_numbers_before_it(text):
     assert make_draft(SMALL, text).config.train.steps == 1350
 
 
-HUNDREDTH = {"data.val_fraction": 0.01}  # of ALL, the one that SMALL does not have
+# SMALL leaves data.val_fraction out; with this layer it has all of ALL.
+HUNDREDTH = {"data.val_fraction": 0.01}
 
 
 def test_a_share_chosen_for_another_text_is_that_of_the_run():

@@ -8,7 +8,6 @@ from unittest.mock import MagicMock, Mock
 
 import msgspec
 import pytest
-from builders import parse_config, tiny_argv
 
 import train
 from ablation import jobs, record
@@ -174,7 +173,7 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     for step, loss in enumerate((4.0, 2.0, 3.0), 1):
         run.log({"step": step, "val/loss": loss})
     run.log({"step": 4, "train/loss": 1.0})
-    monkeypatch.setattr(jobs, "finish_training", lambda train, training, stop: "finished")
+    monkeypatch.setattr(jobs, "finish_training", lambda run_training, training, stop: "finished")
     training = Training(folder=str(run.path), options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope")
     assert do_job(train.run_training, str(tmp_path), job, StopSignal()) == 3.0
@@ -182,8 +181,8 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
 
 def tiny_training(workdir: Path, name: str, **options: object) -> Training:
     """A training of 10 steps."""
-    config = parse_config(*tiny_argv(workdir))
-    shared = {"data.files": config.data.files, "data.prepared": config.data.prepared,
+    shared = {"data.files": [str(workdir / "text.txt")],
+              "data.prepared": str(workdir / "prepared"),
               "data.vocab_size": 300, "data.seq_len": 20, "model.dim": 32, "model.n_layers": 2,
               "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 9,
               "train.eval_interval": 5, "train.sample_tokens": 0, "train.dtype": "float32",
@@ -234,7 +233,8 @@ def test_a_run_without_its_validation_losses_is_to_be_removed(workdir):
 def test_a_job_that_another_worker_does_is_waited_for(tmp_path, monkeypatch):
     """The scheduler has lost that worker, which still trains."""
     done = []
-    monkeypatch.setattr(jobs, "train_and_measure", lambda train, job, stop: done.append(job.name))
+    monkeypatch.setattr(jobs, "train_and_measure",
+                        lambda run_training, job, stop: done.append(job.name))
     job = Job(name="a", trainings=[])
     waiting = threading.Thread(target=do_job, args=[None, str(tmp_path), job, StopSignal()])
     with locked((tmp_path / "logs" / "a").resolve(), "busy", wait=False):
@@ -246,7 +246,7 @@ def test_a_job_that_another_worker_does_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_the_log_of_a_job_has_the_traceback_of_an_error(tmp_path, monkeypatch):
-    def fail(train, job, stop):
+    def fail(run_training, job, stop):
         raise RuntimeError("broken")
 
     monkeypatch.setattr(jobs, "train_and_measure", fail)
@@ -259,7 +259,8 @@ def test_the_log_of_a_job_has_the_traceback_of_an_error(tmp_path, monkeypatch):
 
 def test_a_job_that_is_done_again_keeps_its_log(tmp_path, monkeypatch):
     printed = iter(["first", "second"])
-    monkeypatch.setattr(jobs, "train_and_measure", lambda train, job, stop: print(next(printed)))
+    monkeypatch.setattr(jobs, "train_and_measure",
+                        lambda run_training, job, stop: print(next(printed)))
     for _ in range(2):
         do_job(None, str(tmp_path), Job(name="a", trainings=[]), StopSignal())
     assert (tmp_path / "logs" / "a.log").read_text(encoding="utf-8") == "first\nsecond\n"

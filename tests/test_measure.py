@@ -155,7 +155,8 @@ def test_losses_by_context_are_those_of_explicit_loops():
     model = s.model_for(8 * T)
     spans = s.spans(2)
     for row in measure.loss_by_context(s, choose_blocks(spans, T)):
-        c, losses = row["context"], []
+        c = row["context"]
+        losses = []
         for target, start in shared_targets(spans).items():
             inside = target - 1 - start
             if row["mode"] == "nonoverlapping":
@@ -296,13 +297,15 @@ def test_without_overlap_windows_are_those_of_a_validation():
 
 def test_windows_are_those_of_lm_eval_but_for_the_last():
     """lm-eval 0.4.13, get_rolling_token_windows: 8 ids after a prefix, max_seq_len 4."""
-    prefix, ids = 0, [1, 2, 3, 4, 5, 6, 7, 8]
+    prefix = 0
+    ids = [1, 2, 3, 4, 5, 6, 7, 8]
     theirs = [([prefix, 1, 2, 3], [1, 2, 3, 4]), ([4, 5, 6, 7], [5, 6, 7, 8])]
     assert read_windows(roll(tokens=1 + len(ids), context=4, stride=4)) == theirs
     # With two ids more, theirs moves the last window back, so that it is as long as the others.
     their_last = ([6, 7, 8, 9], [9, 10])
     *before, last = read_windows(roll(tokens=11, context=4, stride=4))
-    assert before == theirs and last == ([8, 9], their_last[1])
+    assert before == theirs
+    assert last == ([8, 9], their_last[1])
 
 
 def test_a_text_shorter_than_a_window_is_one_window():

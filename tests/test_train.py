@@ -148,6 +148,20 @@ def test_without_separators_bits_per_byte_are_the_loss_converted(straight):
     assert bits == pytest.approx(nats / 0.6931471805599453, rel=1e-9)
 
 
+def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monkeypatch):
+    path = workdir / "runs" / "edited"
+    take_steps = train.take_steps
+
+    def take_steps_and_edit(*args):
+        take_steps(*args)
+        with (path / "config.yaml").open("a", encoding="utf-8") as file:
+            file.write("# a remark\n")
+
+    monkeypatch.setattr(train, "take_steps", take_steps_and_edit)
+    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name", path.name)
+    assert exit_code(train.main, *argv) == 0
+
+
 # --- what is no text ------------------------------------------------------------------------------
 
 
@@ -598,28 +612,14 @@ def test_a_prompt_that_fills_the_context_is_not_continued():
     assert words == ["--run", "a", "--prompt", ""]
 
 
-def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monkeypatch):
-    path = workdir / "runs" / "edited"
-    take_steps = train.take_steps
-
-    def take_steps_and_edit(*args):
-        take_steps(*args)
-        with (path / "config.yaml").open("a", encoding="utf-8") as file:
-            file.write("# a remark\n")
-
-    monkeypatch.setattr(train, "take_steps", take_steps_and_edit)
-    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name", path.name)
-    assert exit_code(train.main, *argv) == 0
-
-
-def test_that_command_has_no_prompt_that_fills_the_context(workdir, capfd):
+def test_the_command_that_continues_a_text_has_no_prompt_that_fills_the_context(workdir, capfd):
     path = train_tiny(workdir, "long-prompt", "--train.steps=1", "--optim.warmup_steps=0",
                       "--data.seq_len=4", f"--train.sample_prompt={'long ' * 20}")
     assert f"--run {path} --prompt '' --max-new-tokens 3\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("prompt", ["--help", "-h", "--", "-x y"])
-def test_generate_reads_the_prompt_of_that_command_as_a_prompt(prompt):
+def test_generate_reads_the_prompt_of_the_command_that_continues_a_text(prompt):
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": prompt}),
         data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
