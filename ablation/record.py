@@ -118,10 +118,10 @@ def measure_runs(
 
 def measure_end(run: RunDir, max_spans: int, device: str) -> End:
     """Return what is measured of the last checkpoint, the shift in at most so many spans."""
-    config, _, scorer = measure.open_scorer(run, "last", device)
+    trained, _, scorer = measure.open_scorer(run, "last", device)
     with scorer.compute.active():
         return End(
-            tokens=measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
+            tokens=trained.step * trained.config.step_tokens, **measure.whole_split(scorer),
             shift=measure.shift(scorer, scorer.spans(max_spans)),
         )
 
@@ -131,7 +131,7 @@ def follow(run: RunDir, max_spans: int, device: str) -> list[Point]:
 
     The losses are over the whole split, and all else is measured in at most so many spans.
     """
-    config, _, scorer = measure.open_scorer(run, "last", device)
+    trained, _, scorer = measure.open_scorer(run, "last", device)
     spans = scorer.spans(max_spans)
     shapes = weight_shapes(scorer.model)
     points = []
@@ -139,7 +139,7 @@ def follow(run: RunDir, max_spans: int, device: str) -> list[Point]:
         scorer.model.load_state_dict(run.checkpoints.load_weights(step, shapes=shapes))
         with scorer.compute.active():
             points.append(Point(
-                tokens=measure.trained_tokens(run, step, config),
+                tokens=step * trained.config.step_tokens,
                 loss=measure.whole_split(scorer)["loss"],
                 loss_of_32=measure.loss_of_32(scorer),
                 shift=measure.shift(scorer, spans),

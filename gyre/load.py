@@ -49,6 +49,8 @@ class Trained:
     compute: Compute
     trained_length: int | None
     """How many tokens it was trained to read. None for an imported model: it is not known."""
+    step: int
+    """The step after which the weights were saved; 0 for an imported model."""
 
     def __repr__(self) -> str:
         with torch.device("meta"):  # matrices in int8 are no parameters
@@ -203,8 +205,9 @@ def load(
             to_int8(model)
             convert = partial(int8_tensors, model)
     if weights is None:
-        state = run.checkpoints.load_weights(checkpoint, convert, shapes)
+        state, step = run.checkpoints.load_weights_and_step(checkpoint, convert, shapes)
     else:
+        step = 0
         state = {}
         for name, weight in weights:
             state |= convert(name, weight)
@@ -213,7 +216,7 @@ def load(
     if where.type == "cpu":
         join_matrices(model)
     return Trained(run, config, open_tokenizer(run.path), model, compute,
-                   find_trained_length(run, config))
+                   find_trained_length(run, config), step)
 
 
 def choose_compute_to_generate(

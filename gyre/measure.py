@@ -459,8 +459,8 @@ def hash_tokenizer(hashes: Mapping[str, str]) -> str:
 
 def open_scorer(
     run: RunDir, checkpoint: Checkpoint, device: str
-) -> tuple[Config, Prepared, Scorer]:
-    """Return the configuration of a run, its data, and its model on the validation split."""
+) -> tuple[Trained, Prepared, Scorer]:
+    """Return a run, ready to use, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
     data = open_prepared_of_run(run, trained.config)
     ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
@@ -468,7 +468,7 @@ def open_scorer(
     is_text = ~torch.isin(ids, torch.tensor(data.separators))
     text = Encoded(ids, is_text, data.manifest["val"]["bytes"])
     seq_len = trained.config.data.seq_len
-    return trained.config, data, Scorer(trained.model, text, seq_len, compute_as_trained(trained))
+    return trained, data, Scorer(trained.model, text, seq_len, compute_as_trained(trained))
 
 
 def compute_as_trained(trained: Trained) -> Compute:
@@ -478,16 +478,6 @@ def compute_as_trained(trained: Trained) -> Compute:
     if isinstance(onednn, bool) and trained.compute.device.type == "cpu":
         return dataclasses.replace(trained.compute, onednn=onednn)
     return trained.compute
-
-
-def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
-    """Return on how many tokens a checkpoint, or that of a kept step, was trained."""
-    step = checkpoint
-    if not isinstance(step, int):
-        step = run.checkpoints.saved_step(step)
-        if step == 0:  # before the first validation, the best weights are the last
-            step = run.checkpoints.saved_step("last")
-    return step * config.step_tokens
 
 
 def measure(
@@ -504,10 +494,10 @@ def measure(
     many spans. Losses by context are those of one block of every second span, or with
     `every_target` those of all blocks of all spans.
     """
-    config, data, scorer = open_scorer(run, checkpoint, device)
+    trained, data, scorer = open_scorer(run, checkpoint, device)
     with scorer.compute.active():
         return {
-            "run": str(run.path), **describe_training(run, config, checkpoint),
+            "run": str(run.path), **describe_training(trained, checkpoint),
             **describe_model(run, scorer), "data_sha256": data.manifest["text"]["sha256"],
             **measure_losses(scorer, data.tokenizer, f"{checkpoint} weights of {run.path}",
                              context, stride),
@@ -528,7 +518,7 @@ def measure_text(
     if run.is_imported:
         training: dict[str, Any] = {"config": {"model": dataclasses.asdict(config.model)}}
     else:
-        training = describe_training(run, config, checkpoint)
+        training = describe_training(trained, checkpoint)
     encoded = text.encode(trained.tokenizer)
     scorer = Scorer(trained.model, encoded, seq_len, compute_as_trained(trained))
     with scorer.compute.active():
@@ -540,11 +530,12 @@ def measure_text(
         }
 
 
-def describe_training(run: RunDir, config: Config, checkpoint: Checkpoint) -> dict[str, Any]:
+def describe_training(trained: Trained, checkpoint: Checkpoint) -> dict[str, Any]:
     """Return what a record says of the training of a run."""
+    config = trained.config
     return {"seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
             "config": dataclasses.asdict(config),
-            "tokens": trained_tokens(run, checkpoint, config)}
+            "tokens": trained.step * config.step_tokens}
 
 
 def describe_model(run: RunDir, scorer: Scorer) -> dict[str, Any]:

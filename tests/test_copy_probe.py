@@ -57,8 +57,9 @@ def probed(monkeypatch):
 
     def call(predict):
         config = SimpleNamespace(data=SimpleNamespace(seq_len=16))
+        trained = SimpleNamespace(config=config)
         scorer = Scorer(predict=predict)
-        monkeypatch.setattr(copy_probe.measure, "open_scorer", lambda *_: (config, None, scorer))
+        monkeypatch.setattr(copy_probe.measure, "open_scorer", lambda *_: (trained, None, scorer))
         return probe(None)
 
     return call

@@ -442,25 +442,6 @@ def test_a_length_that_cannot_be_halved_is_refused():
         measure.check_length(1000, seq_len=7)
 
 
-# 30 tokens a step.
-THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10",
-                     "--train.sample_tokens", "0")
-
-
-@pytest.mark.parametrize("checkpoint, tokens", [("best", 30), ("last", 60), (7, 210)])
-def test_tokens_of_a_checkpoint_are_those_of_its_steps(checkpoint, tokens, new_run):
-    run = new_run("a")
-    run.checkpoints.save("best", lambda folder: None, {"step": 1})
-    run.checkpoints.save("last", lambda folder: None, {"step": 2})
-    assert measure.trained_tokens(run, checkpoint, parse_config(*THREE_ROWS_OF_TEN)) == tokens
-
-
-def test_before_a_validation_the_best_weights_are_the_last(new_run):
-    run = new_run("a")
-    run.checkpoints.save("last", lambda folder: None, {"step": 2})
-    assert measure.trained_tokens(run, "best", parse_config(*THREE_ROWS_OF_TEN)) == 60
-
-
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
          "--optim.lr", "1e-2", "--train.sample_tokens", "0")
 TOKENS = 9 * 20  # of one step
@@ -522,6 +503,15 @@ def test_unset_the_best_weights_are_measured(run):
     losses = read_metric(run.path, "val/loss")
     best = min(losses, key=losses.__getitem__)
     assert measure.measure(run, device="cpu")["tokens"] == best * TOKENS
+
+
+def test_tokens_are_those_of_the_checkpoint_that_stands_in(run, tmp_path):
+    """That of step 2 for a damaged `last`, and `last` before there is a `best`."""
+    other = RunDir.open(shutil.copytree(run.path, tmp_path / "other"))
+    shutil.rmtree(other.path / "best")
+    assert measure.measure(other, "best", device="cpu")["tokens"] == 4 * TOKENS
+    (other.path / "last" / WEIGHTS).unlink()
+    assert measure.measure(other, "last", device="cpu")["tokens"] == 2 * TOKENS
 
 
 def test_a_study_records_what_a_run_ended_with(run, monkeypatch):

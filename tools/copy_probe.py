@@ -37,8 +37,8 @@ def main(paths: list[str]) -> None:
 def probe(run: RunDir) -> dict[str, dict[str, float]]:
     """Return, by n, the loss of n random tokens, of their copy, and the gain, for the last
     checkpoint of a run."""
-    config, _, scorer = measure.open_scorer(run, "last", "auto")
-    length = config.data.seq_len
+    trained, _, scorer = measure.open_scorer(run, "last", "auto")
+    length = trained.config.data.seq_len
     results = {}
     for share in SHARES:
         n = length // share

@@ -31,8 +31,8 @@ def main(paths: list[str]) -> None:
 @torch.inference_mode()
 def split(run: RunDir) -> dict[str, object]:
     """Return, by kind, the mean loss and the number of targets of the last checkpoint of a run."""
-    config, _, scorer = measure.open_scorer(run, "last", "auto")
-    length = config.data.seq_len
+    trained, _, scorer = measure.open_scorer(run, "last", "auto")
+    length = trained.config.data.seq_len
     n_windows = (len(scorer.stream) - 1) // length
     x = scorer.stream[: n_windows * length].view(n_windows, length)
     y = scorer.stream[1 : n_windows * length + 1].view(n_windows, length)
