@@ -243,6 +243,8 @@ def report_errors() -> Iterator[None]:
     Ctrl-C exits with 130, and a closed pipe with 141. Anything else is a bug and keeps its
     traceback. What stderr does not take is lost, see `say`.
     """
+    if sys.stderr is None:  # it was closed at the start
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         if isinstance(sys.stdout, TextIOWrapper):
             # Print `?` for characters that the terminal cannot show.

@@ -131,10 +131,13 @@ def test_the_exit_code_says_how_a_command_ended(end, output, code, words):
     assert (process.returncode, process.stderr) == (code, words)
 
 
-def test_a_stdout_that_was_closed_at_the_start_stops_nothing(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
+@pytest.mark.parametrize("stream, shown", [("stdout", "message\n"), ("stderr", "text\n")])
+def test_a_stream_that_was_closed_at_the_start_stops_nothing(stream, shown, monkeypatch, capsys):
+    monkeypatch.setattr(sys, stream, None)
     with report_errors():
-        print("lost")
+        print("text")
+        say("message")
+    assert "".join(capsys.readouterr()) == shown
 
 
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
