@@ -126,7 +126,7 @@ def why_not_writable(path: Path) -> str | None:
 
 def refuse_unwritable(option: str, path: str | None) -> None:
     """Raise UserError for a file in a folder that cannot be made or written, before any work."""
-    reason = None if path is None else why_not_writable(Path(path).absolute().parent)
+    reason = None if path is None else why_not_writable(Path(path).resolve().parent)
     if reason is not None:
         raise UserError(f"{option} {path} cannot be written, because {reason}: choose another "
                         "place")
@@ -155,9 +155,10 @@ def write_file(path: Path, data: bytes) -> None:
 
     A symbolic link stays one, and the file that it leads to is written.
     """
+    path = path.resolve()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path.resolve()) as staging:
+        with atomic_path(path) as staging:
             staging.write_bytes(data)
 
 

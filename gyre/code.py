@@ -52,10 +52,10 @@ def hash_encoding(position: str) -> str:
 
 def are_of_other_code(first: str, second: str) -> bool:
     """Return whether two hashes are of different code. False if that is not known, because they are
-    of different kinds, or one is ""."""
+    of different kinds. Those of older versions, and "", are of none."""
     kind, _, _ = first.rpartition(":")
     other_kind, _, _ = second.rpartition(":")
-    return "" not in (first, second) and kind == other_kind and first != second
+    return kind != "" and kind == other_kind and first != second
 
 
 @dataclass

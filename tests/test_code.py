@@ -151,6 +151,7 @@ def test_hashes_of_other_kinds_do_not_compare():
     assert are_of_other_code("2-python3.11:a", "2-python3.11:b")
     assert not are_of_other_code("2-python3.11:a", "2-python3.12:b")
     assert not are_of_other_code("of an older version", "2-python3.12:b")
+    assert not are_of_other_code("of an older version", "of another one")
     assert not are_of_other_code("", "")
 
 

@@ -59,6 +59,19 @@ def test_a_pipe_is_refused(tmp_path):
         files.refuse_other_file("--json", f"{tmp_path}/pipe", rb"{")
 
 
+def test_a_file_is_written_through_a_link_into_a_new_folder(tmp_path):
+    (tmp_path / "link").symlink_to("new/file")
+    files.write_file(tmp_path / "link", b"text")
+    assert (tmp_path / "new" / "file").read_bytes() == b"text"
+
+
+def test_a_link_into_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file/deeper")
+    with pytest.raises(UserError, match="/file is no folder: choose another place"):
+        files.refuse_unwritable("--json", f"{tmp_path}/link")
+
+
 def test_a_file_is_written_through_a_link(tmp_path):
     (tmp_path / "link").symlink_to("file")
     files.write_file(tmp_path / "link", b"text")

@@ -167,8 +167,8 @@ def test_one_seed_that_was_grown_had_no_interval_to_choose_by(pair):
 
 
 def test_an_encoding_that_was_changed_between_seeds_is_named(pair):
-    change(pair, "rope-s0", encoding_sha256="a")
-    change(pair, "rope-s1", encoding_sha256="b")
+    change(pair, "rope-s0", encoding_sha256="2-python3.11:a")
+    change(pair, "rope-s1", encoding_sha256="2-python3.11:b")
     assert ("The encoding of rope was changed between seeds, and its row mixes several: 0; 1."
             in compose(Study.load(pair)))
 
