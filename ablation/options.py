@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -128,11 +128,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
     check_overridden(options.given, overlays)
     check_study(config, arm_configs, overlays)
-    if options.scheduler is None:  # else it is a device of other machines
-        resolve_device(config.train.device)
-    elif options.jobs is not None:
-        raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
-                        "it out")
+    check_device(options, config.train.device)
     baseline = options.baseline
     if not baseline and beside:
         baseline = beside.baseline
@@ -304,10 +300,7 @@ def check_study(
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")
-    for file in base.data.files or ():
-        if Path(file).exists() and not (Path(file).is_file() or Path(file).is_dir()):
-            raise UserError(f"data.files {file} can be read once, and a study reads its text "
-                            "several times: write it to a file")
+    check_rereadable(base.data.files or ())
     if base.train.dtype == "auto":
         raise UserError("train.dtype auto could be another for each run: say float32 or bfloat16")
     for arm, config in arms.items():
@@ -319,6 +312,25 @@ def check_study(
                     advice = "leave it out, the study sets it for each run"
                 raise UserError(f"--arm {arm}: {key} must be the same in all arms of a study: "
                                 f"{advice}")
+
+
+def check_rereadable(files: Iterable[str]) -> None:
+    """Raise UserError for a pipe or a device: a study reads its text several times."""
+    for file in files:
+        path = Path(file)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"data.files {file} can be read once, and a study reads its text "
+                            "several times: write it to a file")
+
+
+def check_device(options: Namespace, device: str) -> None:
+    """Raise UserError for a device that the workers of this machine do not have, and for --jobs
+    beside --scheduler."""
+    if options.scheduler is None:  # else it is a device of other machines
+        resolve_device(device)
+    elif options.jobs is not None:
+        raise UserError("--jobs has no effect with --scheduler, whose workers do the work: leave "
+                        "it out")
 
 
 def to_words(values: Mapping[str, Any]) -> list[str]:

@@ -155,9 +155,14 @@ def not_utf8(
                        "another encoding: mend that part, or drop such bytes with iconv -c -f "
                        "UTF-8 -t UTF-8 FILE > NEW")
     as_japanese = data[start : start + HEAD].decode("cp932", "ignore")
-    codec, encoding, origin = "cp1252", "WINDOWS-1252", "older Windows programs"
     if re.search("[\u3041-\u3096]{2}", as_japanese):  # hiragana
-        codec, encoding, origin = "cp932", "CP932", "Japanese Windows programs"
+        codec = "cp932"
+        encoding = "CP932"
+        origin = "Japanese Windows programs"
+    else:
+        codec = "cp1252"
+        encoding = "WINDOWS-1252"
+        origin = "older Windows programs"
     nearby = before[-NEARBY:] + data[start : start + NEARBY].decode(codec, "replace")
     return NotUTF8(f"{byte}; in {codec}, the encoding of {origin}, the text there "
                    f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f "

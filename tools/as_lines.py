@@ -248,13 +248,22 @@ def read_message_row(row: Any) -> tuple[str, str] | None:
         author = next((name for name in names if isinstance(name, str)), None)
         if author is None or date_key not in row:
             continue
-        text = row.get(text_key)
-        if isinstance(text, list):  # with links or in bold, in Telegram
-            parts = [part.get("text") if isinstance(part, dict) else part for part in text]
-            text = "".join(part for part in parts if isinstance(part, str))
-        has_text = isinstance(text, str) and text.strip() != ""
-        return day_of(row[date_key]), f"{author}: {text}" if has_text else ""
+        text = plain_text(row.get(text_key))
+        said = f"{author}: {text}" if text.strip() else ""
+        return day_of(row[date_key]), said
     return None
+
+
+def plain_text(value: Any) -> str:
+    """Return a text, or the texts of a list of parts, as Telegram has them; "" for others."""
+    if isinstance(value, str):
+        return value
+    texts = []
+    for part in value if isinstance(value, list) else []:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)
 
 
 def day_of(time: Any) -> str:
@@ -270,7 +279,7 @@ def day_of(time: Any) -> str:
 
 def join_days(rows: list[Any]) -> list[Any]:
     """Return the messages of each day as one text, or the rows if most are no messages."""
-    messages = [message for message in map(read_message_row, rows) if message is not None]
+    messages = list(filter(None, map(read_message_row, rows)))
     said = [(day, text) for day, text in messages if text]
     if not said or 2 * len(messages) < len(rows):
         return rows
@@ -685,6 +694,18 @@ class Unknown(ValueError):
     """A file is of none of the kinds that are known."""
 
 
+# How text of each kind begins. The first that matches counts.
+BEGINNINGS = (
+    (re.compile(r"\{\\rtf"), read_rtf),
+    (CHAT_BEGINNING, read_chat),
+    (CLIPPINGS_BEGINNING, read_clippings),
+    (re.compile(r"""[\[{]\s*["\[{\]}]|window\.YTD\."""), read_json),
+    (re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", re.IGNORECASE), read_page),
+    (re.compile("<doc id="), read_extracted_wiki),
+    (re.compile("<"), read_xml),
+)
+
+
 def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
     """Return how to read a file, by its suffix or else by its start. Raises Unknown."""
     if path.suffix.lower() in READERS:
@@ -696,23 +717,12 @@ def choose_reader(path: Path) -> Callable[[Path], Iterator[Any]]:
     start = decode(head).lstrip()
     if head.startswith(b"SQLite format 3"):
         return read_database
-    if start.startswith("{\\rtf"):
-        return read_rtf
-    if CHAT_BEGINNING.match(start):
-        return read_chat
-    if CLIPPINGS_BEGINNING.match(start):
-        return read_clippings
-    if re.match(r"""[\[{]\s*["\[{\]}]|window\.YTD\.""", start):
-        return read_json
+    for beginning, reader in BEGINNINGS:
+        if beginning.match(start):
+            return reader
     mail = MAIL_BEGINNING.match(head.decode("latin-1"))
     if mail:
         return read_mailbox if mail[1] else read_message
-    if re.match(r"(<\?xml[^>]*>\s*)?<(!doctype )?html", start, re.IGNORECASE):
-        return read_page
-    if start.startswith("<doc id="):
-        return read_extracted_wiki
-    if start.startswith("<"):
-        return read_xml
     raise Unknown(f"it has none of the suffixes {' '.join(READERS)}, and does not begin as JSON, "
                   "mail, a chat, XML, RTF or a database of SQLite. train.py reads plain text and "
                   "tables as they are, and says what to do with other files")
