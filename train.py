@@ -349,14 +349,19 @@ def note_better_base(setup: Setup, run: RunDir) -> None:
     base_losses = [point["val/loss"] for point in at_start if point.get("val/loss") is not None]
     if base_losses and setup.progress.best_loss >= base_losses[0]:
         say(f"note    {config.init_from} is still the better model of this text, with "
-            f"{base_losses[0]:.4f} nats/token: try a smaller optim.lr (now {config.optim.lr:g}), "
-            "or more text")
+            f"{base_losses[0]:.4f} nats/token: try a smaller {config.optim.describe_rates()}, or "
+            "more text")
 
 
 def print_stop(start: Start, setup: Setup, run: RunDir, how: str) -> None:
     """Print how a training was stopped, and how it can go on."""
+    again = start.argv if start.resumed else ["--resume", str(run.path)]
+    print_how_to_go_on(setup, how, again)
+
+
+def print_how_to_go_on(setup: Setup, how: str, again: list[str]) -> None:
+    """Print how a training was stopped, and the command of train.py with the words `again`."""
     if setup.world.is_main:
-        again = start.argv if start.resumed else ["--resume", str(run.path)]
         launcher = "python" if setup.world.size == 1 else "torchrun ..."
         say(f"{how}. To go on:\n"
             f"    {launcher} {find_script('train.py')} {shlex.join(again)}")
@@ -366,6 +371,12 @@ def print_end_at_once(start: Start, setup: Setup, run: RunDir) -> None:
     """Print what a second Ctrl-C has left of a run. A branch cannot go on without a checkpoint."""
     if start.trunk is None or run.checkpoints.can_resume:
         saved = run.checkpoints.saved_step("last")
+        kept = run.checkpoints.kept_steps()
+        if kept and not saved:  # --resume would begin at step 0
+            again = ["--branch-from", str(run.path), "--at", str(kept[-1])]
+            what = f"Only step {kept[-1]} was saved, by train.keep"
+            print_how_to_go_on(setup, f"ended at once. {what}", again)
+            return
         what = f"Saved was step {saved}" if saved else "Nothing was saved yet"
         print_stop(start, setup, run, f"ended at once. {what}")
     elif setup.world.is_main:
@@ -550,19 +561,23 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
     """Log that the training diverged, and raise a UserError that begins with `problem`.
 
-    For example: "a weight is not finite after step 7, in float32: try a smaller optim.lr (now 3.0).
+    For example: "a weight is not finite after step 7, in float32: try a smaller optim.lr (now 3).
     runs/a has a checkpoint of step 5".
     """
     run.log({**setup.progress.axes, "diverged": 1})
-    advice = f"try a smaller optim.lr (now {setup.config.optim.lr})"
+    advice = f"try a smaller {setup.config.optim.describe_rates()}"
     no_step_was_finite = setup.progress.skipped == setup.progress.step
     if no_step_was_finite:
         advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
                   "model, such as its position encoding, for values that are not finite")
     saved = run.checkpoints.saved_step("last")
+    kept = run.checkpoints.kept_steps()
     checkpoint = "no checkpoint: remove it, or give the next one another --name"
     if saved:
         checkpoint = f"a checkpoint of step {saved}"
+    elif kept:
+        checkpoint = (f"a checkpoint of step {kept[-1]}: branch from it with --branch-from "
+                      f"{shlex.quote(str(run.path))} --at {kept[-1]}")
     raise UserError(f"{problem}, in {setup.config.train.dtype}: {advice}. {run.path} has "
                     f"{checkpoint}")
 

@@ -2,11 +2,12 @@
 
 import math
 import os
+import shlex
 
 import torch
 
 from data.dataset import Prepared
-from errors import busy_load, note_backslash_n, place_scripts, say
+from errors import busy_load, find_script, note_backslash_n, place_scripts, say
 from gyre.estimate import describe_load, format_estimate
 from gyre.fit import FITTED_TO_STEPS
 from gyre.memory import count_shards
@@ -44,7 +45,8 @@ def print_setup(resolved: Resolved, setup: Setup, validates_checkpoint: bool = F
         say(f"{start.resumed.path} goes on with the configuration that it has saved: --config is "
             "ignored")
     if start.resumed and setup.progress.step == 0:
-        say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
+        say(f"{start.resumed.path} has no checkpoint yet: starting at step 0"
+            f"{warn_of_kept(start.resumed)}")
     if not setup.data.is_new:  # else they were printed just now
         for note in setup.data.notes:
             say(place_scripts(note))
@@ -59,6 +61,17 @@ def print_setup(resolved: Resolved, setup: Setup, validates_checkpoint: bool = F
         f"{config.data.seq_len} tokens ({format_epochs(epochs)}{duration})")
     say(f"device  {describe_devices(setup)}")
     print_notes(resolved, setup)
+
+
+def warn_of_kept(run: RunDir) -> str:
+    """Return what becomes of the checkpoints in kept/ of a run that starts at step 0 again."""
+    kept = run.checkpoints.kept_steps()
+    if not kept:
+        return ""
+    again = shlex.join(["--branch-from", str(run.path), "--at", str(kept[-1])])
+    return (f". This removes what train.keep has kept of step {', '.join(map(str, kept))}. To go "
+            f"on from there instead: stop this training now, and give python "
+            f"{find_script('train.py')} {again}")
 
 
 def print_notes(resolved: Resolved, setup: Setup) -> None:

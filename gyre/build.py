@@ -195,25 +195,34 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
-    """Print how the learning rate goes on after `step` with another number of steps."""
+    """Print how the learning rate goes on after `step` with another number of steps.
+
+    Where Muon has a rate of its own, that has the same schedule. It is printed if the other is 0.
+    """
     optim = config.optim
     steps = config.train.steps
+    rates = optim.rates()
+    option, peak = next(iter(rates.items()))
+    label = "the learning rate" if option == "optim.lr" else "Muon's learning rate"
     # `step` steps are taken. `lr_factor` numbers them from 0, so the last one is number `step - 1`.
-    last_lr = optim.lr * lr_factor(optim, step - 1, old_steps)
-    next_lr = optim.lr * lr_factor(optim, step, steps)
-    end_lr = optim.lr * lr_factor(optim, steps - 1, steps)
-    note = (f"note: the learning rate of step {step} was {last_lr:.2g}. With {steps} steps it goes "
+    last_factor = lr_factor(optim, step - 1, old_steps)
+    last_lr = peak * last_factor
+    next_lr = peak * lr_factor(optim, step, steps)
+    end_lr = peak * lr_factor(optim, steps - 1, steps)
+    # A warm-up does not depend on the number of steps: its rates rise as they would have.
+    is_warm = step >= optim.warmup_steps
+    note = (f"note: {label} of step {step} was {last_lr:.2g}. With {steps} steps it goes "
             f"on at {next_lr:.2g} and ends at {end_lr:.2g}.")
-    if next_lr > last_lr > 0:
+    if is_warm and next_lr > last_lr > 0:
         words = ["--branch-from", str(run.path)]
         first_stop = ""
         if step in run.checkpoints.kept_steps():
             words += ["--at", str(step)]
         else:  # this training replaces the checkpoint
             first_stop = "stop this training now, and give "
-        words += ["--train.steps", str(steps), "--optim.lr", f"{last_lr:.2g}"]
-        if optim.muon_lr is not None:
-            words += ["--optim.muon_lr", f"{optim.muon_lr * last_lr / optim.lr:.2g}"]
+        words += ["--train.steps", str(steps)]
+        for name, rate in rates.items():
+            words += [f"--{name}", f"{rate * last_factor:.2g}"]
         command = f"python {find_script('train.py')} {shlex.join(words)}"
         note += f" To start low instead: {first_stop}{command}"
     say(note)

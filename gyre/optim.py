@@ -57,6 +57,15 @@ class OptimConfig:
             raise UserError(f"optim.cooldown has no effect with optim.schedule {self.schedule}")
         check_ranges(self, "optim.")
 
+    def rates(self) -> dict[str, float]:
+        """Return the peak learning rates by option: of those that are set, and are not 0."""
+        rates = {"optim.lr": self.lr, "optim.muon_lr": self.muon_lr}
+        return {option: rate for option, rate in rates.items() if rate}
+
+    def describe_rates(self) -> str:
+        """Return the options of the learning rates with their values, for a message."""
+        return " or ".join(f"{option} (now {rate:g})" for option, rate in self.rates().items())
+
 
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     """Learning rate of step number `step` (0 .. steps-1) of all `steps`, as a fraction of the peak.

@@ -223,9 +223,8 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkey
     assert "\ndone    1:10:00 of training steps since step 0; " in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("taken, words", [(4, "Saved was step 3"), (2, "Nothing was saved yet")])
-def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
-    path = workdir / "runs" / f"at-once-after-{taken}"
+def interrupt_after(taken, *argv):
+    """train.py, ended by a second Ctrl-C after so many steps."""
     log_step = train.log_step
 
     def interrupted(setup, *counted):
@@ -235,11 +234,33 @@ def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "log_step", interrupted)
-        argv = tiny_argv(workdir, *EXACT, "--name", path.name)
         assert exit_code(train.main, *argv) == 130
+
+
+@pytest.mark.parametrize("taken, words", [(4, "Saved was step 3"), (2, "Nothing was saved yet")])
+def test_ctrl_c_at_once_says_which_step_was_saved(workdir, capfd, taken, words):
+    path = workdir / "runs" / f"at-once-after-{taken}"
+    interrupt_after(taken, *tiny_argv(workdir, *EXACT, "--name", path.name))
     err = capfd.readouterr().err
     assert f"ended at once. {words}. To go on:" in err
     assert f"--resume {path}\n" in err
+
+
+def test_a_kept_step_is_not_lost_in_silence(workdir, capfd):
+    """It was saved before the first validation, so --resume begins at step 0."""
+    path = workdir / "runs" / "kept-at-once"
+    interrupt_after(2, *tiny_argv(workdir, *EXACT, "--name", path.name, "--train.keep=[1, 2]"))
+    again = f"python {find_script('train.py')} --branch-from {path} --at 2\n"
+    err = capfd.readouterr().err
+    assert ("ended at once. Only step 2 was saved, by train.keep. To go on:\n"
+            f"    {again}") in err
+    kill_before("take_first_step", always, "--resume", path)
+    assert (f"{path} has no checkpoint yet: starting at step 0. This removes what train.keep has "
+            "kept of step 1, 2. To go on from there instead: stop this training now, and give "
+            f"{again}") in capfd.readouterr().err
+    assert RunDir.open(path).checkpoints.kept_steps() == [1, 2]
+    assert exit_code(train.main, *shlex.split(again)[2:], "--name=from-kept") == 0
+    assert list(read_metric(workdir / "runs" / "from-kept")) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
@@ -582,6 +603,29 @@ def test_the_advice_to_start_low_can_be_followed_later(workdir, capfd):
     assert advice == (f"python {find_script('train.py')} --branch-from '{runs}/kept' --at 4 "
                       "--train.steps 8 --optim.lr 0.0005 --optim.muon_lr 0.01")
     assert exit_code(train.main, *shlex.split(advice)[2:]) == 0
+
+
+def test_a_longer_run_is_not_told_to_start_low_in_its_warm_up(workdir, capfd):
+    """Its rates rise as they would have. A branch at the rate of step 2 would be far below them."""
+    path = workdir / "runs" / "warming-up"
+    stop_at(2, *tiny_argv(workdir, "--name", path.name, "--train.steps=6", "--optim.lr=1e-3",
+                          "--optim.warmup_steps=4"))
+    capfd.readouterr()
+    kill_before("start_step", always, "--resume", path, "--train.steps=12")
+    assert ("the learning rate of step 2 was 0.0005. With 12 steps it goes on at 0.00075 and ends "
+            "at 0.0001.\n") in capfd.readouterr().err
+
+
+def test_the_rate_of_muon_is_named_if_nothing_else_is_trained(workdir, capfd):
+    path = train_tiny(workdir, "only-muon", "--optim.optimizer=muon", "--optim.lr=0",
+                      "--optim.muon_lr=2e-2", "--optim.schedule=linear", "--optim.final_lr=0.5",
+                      "--optim.warmup_steps=0", "--train.steps=4")
+    capfd.readouterr()
+    kill_before("start_step", always, "--resume", path, "--train.steps=8")
+    err = capfd.readouterr().err
+    assert ("note: Muon's learning rate of step 4 was 0.01. With 8 steps it goes on at 0.014 and "
+            "ends at 0.01. To start low") in err
+    assert f"--branch-from {path} --train.steps 8 --optim.muon_lr 0.01\n" in err
 
 
 # --- the same command -----------------------------------------------------------------------------

@@ -655,8 +655,31 @@ def test_a_rate_is_blamed_only_if_it_moved_a_weight(step, advice):
     setup = Mock(progress=Progress(step=step, skipped=3), config=make_config())
     run = Mock(path="runs/x")
     run.checkpoints.saved_step.return_value = 0
+    run.checkpoints.kept_steps.return_value = []
     with pytest.raises(UserError) as caught:
         train.give_up("the loss is not finite", setup, run)
     assert str(caught.value) == (
         f"the loss is not finite, in auto: {advice}. runs/x has no checkpoint: "
         "remove it, or give the next one another --name")
+
+
+@pytest.mark.parametrize("options, advice", [
+    ({"optim.lr": 0.0, "optim.muon_lr": 9.0}, "optim.muon_lr (now 9)"),
+    ({"optim.lr": 0.5, "optim.muon_lr": 9.0}, "optim.lr (now 0.5) or optim.muon_lr (now 9)")])
+def test_rates_that_may_be_too_high_are_all_named(options, advice):
+    setup = Mock(progress=Progress(step=4, skipped=3),
+                 config=make_config({"optim.optimizer": "muon", **options}))
+    run = Mock(path="runs/x")
+    run.checkpoints.saved_step.return_value = 5
+    with pytest.raises(UserError, match=re.escape(f"in auto: try a smaller {advice}. runs/x has")):
+        train.give_up("the loss is not finite", setup, run)
+
+
+def test_a_diverged_training_names_the_step_that_it_kept():
+    setup = Mock(progress=Progress(step=4), config=make_config())
+    run = Mock(path="my runs/x")
+    run.checkpoints.saved_step.return_value = 0
+    run.checkpoints.kept_steps.return_value = [2, 3]
+    with pytest.raises(UserError, match="my runs/x has a checkpoint of step 3: branch from it with "
+                                        "--branch-from 'my runs/x' --at 3$"):
+        train.give_up("the loss is not finite", setup, run)
