@@ -45,13 +45,15 @@ class World:
     def from_env(cls, device: str = "auto", timeout: float = 600.0) -> "World":
         """Return the world of torchrun's environment variables; `connect` connects the processes.
 
-        Raises UserError where this machine does not have the device, or where several processes
-        would share one card.
+        Raises UserError for variables that do not fit together, where this machine does not have
+        the device, and where several processes would share one card.
         """
-        given = {name: text for name, text in os.environ.items() if text}
-        rank = int(given.get("RANK", 0))
-        size = int(given.get("WORLD_SIZE", 1))
-        local_rank = int(given.get("LOCAL_RANK", 0))
+        rank = read_count("RANK", 0)
+        size = read_count("WORLD_SIZE", 1)
+        local_rank = read_count("LOCAL_RANK", 0)
+        if rank >= size:
+            raise UserError(f"RANK is {rank} and WORLD_SIZE is {size}: unset both, or start with "
+                            "torchrun, which sets them")
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card for {size} processes: use cuda")
         resolved = resolve_device(device, local_rank)
@@ -135,6 +137,15 @@ class World:
             raise UserError(f"process {self.rank} of {self.size} has lost the others: one of them "
                             f"ended or gave no answer for {self.timeout:g} s (train.timeout), or "
                             f"all were suspended for longer. {first_line(error)}") from error
+
+
+def read_count(variable: str, default: int) -> int:
+    """Return the number in an environment variable of torchrun, or a default if it is not set."""
+    text = os.environ.get(variable) or str(default)
+    if not re.fullmatch("[0-9]+", text):
+        raise UserError(f"{variable} is {text!r}, which is no number of a process: unset it, or "
+                        "start with torchrun, which sets it")
+    return int(text)
 
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -242,7 +253,8 @@ class Replicated:
     def unsharded(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return a context in which methods other than `forward` can be called.
 
-        A compiled model runs eagerly in it, and a sharded one has all its weights.
+        A compiled model runs eagerly in it. A sharded one has the weights outside of its blocks,
+        and each block gathers its own when it is called.
         """
         return uncompiled()
 

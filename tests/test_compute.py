@@ -78,6 +78,17 @@ def test_a_process_takes_the_card_of_its_local_rank(machine, one_of_four):
     assert parallel.World.from_env().device == torch.device("cuda", 1)
 
 
+@pytest.mark.parametrize("variables, words", [
+    ({"RANK": "1"}, "RANK is 1 and WORLD_SIZE is 1: unset both, or start with torchrun"),
+    ({"WORLD_SIZE": "0"}, "RANK is 0 and WORLD_SIZE is 0: unset both"),
+    ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two', which is no number"),
+    ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK is '-1', which is no number")])
+def test_variables_that_do_not_fit_together_are_refused(variables, words, monkeypatch):
+    monkeypatch.setattr(parallel.os, "environ", variables)
+    with pytest.raises(UserError, match=words):
+        parallel.World.from_env("cpu")
+
+
 def test_several_processes_do_not_share_mps(machine, one_of_four):
     machine(mps=True)
     assert parallel.World.from_env("mps").device == CPU
