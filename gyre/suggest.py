@@ -1,7 +1,9 @@
 """What a word may have been meant for that names no option, or that stands behind one."""
 
 import glob
+import json
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -142,12 +144,21 @@ def advise_list(name: str, values: list[str]) -> str:
     spaced = " ".join(values)
     if os.path.exists(spaced) or glob.glob(spaced):
         return f"quote a name with spaces, as in {name} {shlex.quote(spaced)}"
-    shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
-    as_list = f"give a list, as in {name} '[{shown}]'"
+    shown = [write_item(value) for value in values[:2]]
+    if len(values) > 2:
+        shown.append("...")
+    items = ", ".join(shown)
+    as_list = f"give a list, as in {name} {shlex.quote(f'[{items}]')}"
     first = Path(values[0])
     if not first.name or not first.exists():  # "." has no name to make a glob of
         return as_list
     if {Path(value).suffix for value in values} != {first.suffix}:
         return as_list
     pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
-    return f"quote a glob, as in {name} '{pattern}', or {as_list}"
+    return f"quote a glob, as in {name} {shlex.quote(str(pattern))}, or {as_list}"
+
+
+def write_item(value: str) -> str:
+    """Return a value as an item of a list in YAML: in quotes where it needs them."""
+    needs_quotes = re.search(r"""[][{},'"#]|: |^[&*!|>%@`]""", value)
+    return json.dumps(value, ensure_ascii=False) if needs_quotes else value

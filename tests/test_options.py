@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 from typing import get_type_hints
 
@@ -481,6 +482,22 @@ def test_a_glob_that_the_shell_expanded_is_to_be_quoted(tmp_path, monkeypatch):
     assert mistake("--data.files", "notes/a.md", "notes/b.md", "notes/c.md", parser=parser) == (
         "--data.files takes one value, and notes/b.md follows it: quote a glob, as in --data.files "
         "'notes/*.md', or give a list, as in --data.files '[notes/a.md, notes/b.md, ...]'")
+
+
+@pytest.mark.parametrize("names", [["it's/a.txt", "it's/b.txt"], ["x, y.txt", "text.txt"],
+                                   ["*.txt", 'the "end".txt']])
+def test_the_advice_on_odd_names_can_be_followed(names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "it's").mkdir()
+    for name in names:
+        write(tmp_path, "a text", name)
+    advice = mistake("--data.files", *names, parser=Parser(config=True))
+    _, _, as_list = advice.partition("give a list, as in ")
+    assert Parser(config=True).parse_args(shlex.split(as_list)).given["data.files"] == names
+    _, _, as_glob = advice.partition("quote a glob, as in ")
+    if as_glob.startswith("--data.files"):
+        command, _, _ = as_glob.partition(", or give a list")
+        assert shlex.split(command)[1].endswith("*.txt")
 
 
 def test_a_name_with_spaces_is_to_be_quoted(tmp_path, monkeypatch):
