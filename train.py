@@ -12,8 +12,8 @@
 In a new run, YAML files override the defaults, and the command line overrides both. With
 --init-from, YAML files can replace the text of the given run, and of its model only the dropout.
 --resume and --branch-from keep the configuration of the given run: the command line can change
-train.* (but for the batch size) and log.*, and with --branch-from the name, the learning rates and
-their schedule, too. A run is written to runs/NAME.
+train.* (but for the batch size) and log.*, and with --branch-from the name and optim.* (but for the
+optimizer), too. A run is written to runs/NAME.
 """
 
 import atexit

@@ -461,6 +461,12 @@ def test_a_branch_cannot_change_the_optimizer(trunk):
               "muon")
 
 
+def test_a_branch_may_change_all_of_optim_but_the_optimizer(trunk):
+    argv = ["--branch-from", str(trunk), "--optim.weight_decay=0.7", "--optim.beta1=0.5"]
+    optim = resolve(argv, "").config.optim
+    assert (optim.weight_decay, optim.beta1) == (0.7, 0.5)
+
+
 def test_a_branch_that_would_change_no_weight_is_refused(trunk):
     with pytest.raises(UserError, match="optim.lr 0 would change no weight"):
         start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.lr", "0")
