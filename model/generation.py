@@ -389,10 +389,11 @@ def prefill_samples(
 
 @contextmanager
 def evaluating(model: Transformer) -> Iterator[None]:
-    """Turn the dropout of a model off within; afterwards its mode is as it was."""
-    was_training = model.training
+    """Turn the dropout of a model off within; afterwards the mode of each part is as it was."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        for module, was_training in modes:
+            module.training = was_training

@@ -435,6 +435,15 @@ def test_the_mode_of_a_model_is_restored_after_an_error():
     assert model.training
 
 
+def test_a_block_that_was_in_evaluation_stays_in_it():
+    model = sharp_model().train()
+    model.layers[0].eval()
+    with evaluating(model):
+        assert not model.training
+    assert not any(module.training for module in model.layers[0].modules())
+    assert model.layers[1].training
+
+
 def test_a_model_trains_on_after_a_text_that_is_left():
     model = sharp_model().train()
     tokens = Batch(model, [PROMPTS[0]], GREEDY, max_new_tokens=3).draw()
