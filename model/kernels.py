@@ -17,9 +17,10 @@ rms_norm          rms_norm_by_cuda         CUDA, not compiled, x and weight of o
 
 training_forms.py: in training; on a CPU unless said
 linear            linear_of_few_tensors    eager, of what `gate` returns
-attend            attend_by_products       bfloat16, no mask: compiled; or eager with functional
-                                           derivatives, rows of up to 512 tokens
-                  attend_by_blocks         eager, bfloat16, no mask, rows of up to 512 tokens
+attend            attend_by_products       bfloat16, no mask: compiled; or eager, rows of up to 512
+                                           tokens, where xq gets no ordinary gradient
+                  attend_by_blocks         eager, bfloat16, no mask, rows of up to 512 tokens, where
+                                           it does
 call_each         call_each_on_one_copy    eager, autocast, on every device
 embed             embed_in_order           compiled, on a CPU or CUDA
 rms_norm          rms_norm_of_few_tensors  eager, float32
@@ -250,7 +251,8 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return None
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
-    # Not by blocks, whose written-out gradient has no functional derivatives.
+    # Not by blocks, whose written-out gradient has no functional derivatives. Where xq needs no
+    # gradient, blocks would have less to gain.
     return training_forms.attend_by_products
 
 

@@ -113,7 +113,10 @@ def find_product(x: Tensor, weight: Tensor) -> Tensor | None:
 
 
 def group_matrices(model: nn.Module) -> list[list[str]]:
-    """Return the names of the matrices that a model multiplies with, those to be joined together.
+    """Return groups of names of matrices; those of a group read the same input.
+
+    They are all that a model multiplies with, but for an output matrix of floats that is tied to
+    the embeddings.
     """
     groups: dict[str, list[str]] = {}
     # A tied matrix has the first of its names.

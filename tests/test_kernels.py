@@ -219,6 +219,11 @@ def test_matrices_that_read_the_same_are_joined():
     ]
 
 
+def test_a_tied_output_matrix_of_floats_is_in_no_group():
+    groups = packed_forms.group_matrices(random_model(n_layers=1, tie_embeddings=True))
+    assert groups[-1] == ["layers.0.feed_forward.w2.weight"]
+
+
 def assert_bitwise_plain(form, plain, *inputs):
     """Values and gradients."""
     found = gradients(form, *inputs)
@@ -515,7 +520,7 @@ def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
     ("AVX2", torch.bfloat16, 5, False), ("AVX2", torch.float32, 9, True),
     ("AVX512", torch.float32, 8, False)])
 def test_weights_are_packed_where_that_is_faster(
-        capability, dtype, rows, expected, without_onednn, monkeypatch):
+        capability, dtype, rows, expected, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert kernels.packs_weights(torch.device("cpu"), dtype, rows) is expected
 
@@ -579,7 +584,7 @@ def test_measuring_int8_products_leaves_the_number_of_threads():
     assert after == before + 1
 
 
-def test_on_a_gpu_no_weights_are_packed(onednn):
+def test_on_a_gpu_no_weights_are_packed():
     assert not kernels.packs_weights(torch.device("cuda"), torch.bfloat16, 32)
 
 
