@@ -58,7 +58,7 @@ class Training(msgspec.Struct, frozen=True):
     at: int | None = None
     """The step of the trunk at which the run branches off. None without a trunk."""
     text_sha256: str | None = None
-    """The hash of the study's text. None: it is not known, or the trunk has been compared."""
+    """The hash of the study's text. None: it is not known."""
 
     @property
     def steps(self) -> int:
@@ -147,8 +147,9 @@ def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> 
         if finish_training(run_training, training, stop) == "diverged":
             return None
     runs = [RunDir.open(training.folder) for training in job.trainings]
-    for run in runs:
+    for training, run in zip(job.trainings, runs, strict=True):
         check_encoding(run)
+        check_text(training, run.manifest)
     if isinstance(job, RecordJob):
         return measure_runs(job.arm, job.max_spans, job.device, *runs)
     (run,) = runs  # a tuning or calibration job trains one
@@ -185,7 +186,8 @@ def how_it_ended(folder: Path, steps: int) -> Ending | None:
 def remove_without_checkpoint(folder: Path) -> None:
     """Remove a run that was stopped before its first checkpoint, to begin it anew.
 
-    It has no step to lose. And if it is a branch, it could not even be resumed.
+    It could only be resumed at step 0, and a branch not even there. What train.keep may have kept
+    is removed with it, and is kept again.
     """
     if folder.exists() and not RunDir.open(folder).checkpoints.can_resume:
         remove_run(folder)

@@ -132,7 +132,7 @@ def plan_branch(
     changed = {option: value for option, value in options.items()
                if option.partition(".")[0] in ("train", "log", "name")}
     return Training(folder=str(command.path / name), options=changed, trunk=trunk.folder,
-                    at=branching(command, steps))
+                    at=branching(command, steps), text_sha256=plan.text_sha256)
 
 
 def complete_options(

@@ -221,6 +221,15 @@ def test_a_run_of_another_text_than_the_study_began_with_does_not_go_on(workdir)
         finish_training(train.run_training, longer, StopSignal())
 
 
+def test_a_finished_run_of_another_text_is_not_measured(workdir, tmp_path):
+    training = tiny_training(workdir, "measured-text")
+    finish_training(train.run_training, training, StopSignal())
+    other = msgspec.structs.replace(training, text_sha256="another")
+    job = TuningJob(name="tune", trainings=[other], arm="rope")
+    with pytest.raises(UserError, match="the text of measured-text is not that with which the stu"):
+        do_job(train.run_training, str(tmp_path), job, StopSignal())
+
+
 def test_a_run_without_its_validation_losses_is_to_be_removed(workdir):
     training = tiny_training(workdir, "lossless")
     finish_training(train.run_training, training, StopSignal())

@@ -27,7 +27,7 @@ import ablate
 from ablation import plan, report, runner
 from ablation.jobs import CalibrationJob, RecordJob, Training, TuningJob
 from ablation.options import resolve
-from ablation.schedule import next_jobs
+from ablation.schedule import next_jobs, plan_run
 from ablation.study import Study
 from errors import UserError, find_script
 from files import locked, read_json, read_sealed, write_sealed
@@ -643,6 +643,13 @@ def test_a_plan_of_an_older_version_gets_the_hash_of_its_text(workdir, finished)
     opened = runner.open_plan(resolve(study_arguments(workdir)))
     write_sealed(file, stored)
     assert opened.text_sha256 == stored["text_sha256"]
+
+
+def test_the_runs_of_a_new_plan_are_to_have_the_text_that_was_prepared(workdir, finished):
+    command = resolve(study_arguments(workdir))
+    training = plan_run(command, plan.read_plan(finished), "x", 9, {})
+    run = RunDir.open(finished / "rope-s0-2.5k")
+    assert training.text_sha256 == run.manifest["text"]["sha256"]
 
 
 def test_a_study_goes_on_where_options_are_new(workdir, older):

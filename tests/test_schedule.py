@@ -75,6 +75,13 @@ def test_a_branch_takes_its_model_and_text_from_its_trunk(command):
     assert sections == {"train", "log", "name"}
 
 
+@pytest.mark.parametrize("tuning", [{}, TUNED])
+def test_all_runs_are_to_have_the_text_of_the_plan(command, tuning):
+    jobs = next_jobs(command, make_plan(text_sha256="of the text", **tuning))
+    hashes = {training.text_sha256 for job in jobs for training in job.trainings}
+    assert hashes == {"of the text"}
+
+
 def test_the_options_of_a_run_give_its_configuration(workdir):
     command = resolve(study_arguments(workdir, "--arm", "big=model.n_layers=3,optim.lr=5e-3"))
     training = plan_run(command, make_plan(), "x", 9, command.overlays["big"])
