@@ -418,9 +418,10 @@ class Session:
         Raises UserError for an unknown command, and for a prompt that cannot be continued.
         """
         words = line.strip()
-        command, _, argument = words.partition(" ")
         if not words:
             return
+        command, *rest = words.split(maxsplit=1)
+        argument = rest[0] if rest else ""
         is_prompt = not line.startswith(":") and command not in COMMAND_WORDS
         if is_prompt:
             self.begin(line)

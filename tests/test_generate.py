@@ -393,7 +393,7 @@ def test_the_same_line_gets_another_text_each_turn(talk, expected, tokenizer):
 
 
 def test_a_seed_begins_with_the_text_of_that_seed(talk, expected, tokenizer):
-    out, _ = talk("y", "y", ":seed 3", "x")
+    out, _ = talk("y", "y", ":seed\t3", "x")
     assert out.endswith(f"x{tokenizer.decode(expected('x', max_new_tokens=5, seed=3))}\n")
 
 
