@@ -182,13 +182,14 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """
     steps = start.config.train.steps
     names_steps = "train.steps" in start.given
-    end = steps if names_steps else steps_when_saved
-    if step >= end and not start.resumes_auto:
+    own_end = steps if names_steps else steps_when_saved  # where this command would end the run
+    if step >= own_end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
     # With --resume auto, a run that has ended comes here, too. If another command had shortened it,
     # this one would train it on. If another command had extended it, there is nothing to do.
-    trains_on = step < max(steps, steps_when_saved)
+    furthest_end = max(steps, steps_when_saved)  # where any command so far would have ended it
+    trains_on = step < furthest_end
     if not names_steps and steps != steps_when_saved and trains_on:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
