@@ -103,10 +103,8 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if torch.backends.mps.is_available():
         devices.append("mps")
     devices.append("cpu")
-    kind = device
-    if device == "auto":
-        kind, _, _ = devices[0].partition(":")
-    name = f"cuda:{local_rank}" if kind == "cuda" else kind
+    wanted = devices[0].partition(":")[0] if device == "auto" else device
+    name = f"cuda:{local_rank}" if wanted == "cuda" else wanted
     if re.fullmatch(r"cpu|mps|cuda:\d+", name) is None:
         raise UserError(f"device must be auto, cpu, cuda, cuda:N or mps, not {device}")
     if name not in devices:
@@ -165,11 +163,13 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# At most about so many FLOPs are in one measured call: a slow processor, too, does them in a
-# fraction of a second. The larger a matrix is, the fewer tokens it is multiplied with.
-MEASURED_FLOPS = 3e9  # of a product and its gradients
-LEAST_TOKENS = 16  # of a product and its gradients, however large the matrix is
-MEASURED_INT8_FLOPS = 1e8  # of a product in int8
+# One measured call has at most about so many FLOPs: of a product and its gradients, or of a product
+# in int8. A slow processor, too, does them in a fraction of a second.
+MEASURED_FLOPS = 3e9
+MEASURED_INT8_FLOPS = 1e8
+# A product and its gradients are measured with at least so many tokens, however large the matrix is
+# and however many FLOPs they then have.
+LEAST_TOKENS = 16
 
 
 def matmul_rates(
@@ -315,7 +315,8 @@ def resolve_compile(
     missing = missing_for_compiling(device)
     if missing is not None:
         return False, f"not compiled: {missing}"
-    if device.type != "cuda":  # there, `missing_for_compiling` has looked for all of it
+    # On CUDA, `missing_for_compiling` has looked for all that is needed. Elsewhere, try.
+    if device.type != "cuda":
         try:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
         except Exception as error:  # whatever the compiler raises, training goes on without it
