@@ -126,13 +126,17 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
 def begin_run(
     resolved: Resolved, setup: Setup, contexts: ExitStack
 ) -> tuple[RunDir, StepQueue, tqdm]:
-    """Print what is trained, finish the first step, and open the folder of the run.
+    """Do all that comes before the loop over steps.
+
+    In this order: print what is trained, validate the checkpoint of a resumed run if that was not
+    done, validate the base of a fine-tuning, finish the first step, and open the folder of the run.
 
     Returns the run, the queue that has the step, and the progress bar. The step is neither counted
     nor logged yet. From here on, a signal only asks to stop after a step.
 
     A new run has no folder before its first step. So if the step fails, or if Ctrl-C comes before
-    it is finished, the training leaves nothing behind.
+    it is finished, the training leaves nothing behind. A run whose checkpoint is validated has its
+    folder open before that.
     """
     start = resolved.start
     validates_checkpoint = lacks_validation(start, setup)
@@ -147,7 +151,7 @@ def begin_run(
     contexts.enter_context(setup.stop)
     if run is None:
         run = open_run(start, setup, contexts)
-    if base:
+    if base is not None:
         run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
     return run, steps, bar
 
@@ -188,13 +192,13 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
     return not setup.world.all_gather(was_logged)[0]  # rank 0's: only it has read the points
 
 
-def measure_base(start: Start, setup: Setup) -> dict[str, float]:
+def measure_base(start: Start, setup: Setup) -> dict[str, float] | None:
     """Validate the model of --init-from before the first step, to show what the training gains.
 
-    Returns {} for any other training, also if a fine-tuning is resumed or branched off: the command
-    that started it has validated this model already.
+    Returns None for any other training, also if a fine-tuning is resumed or branched off: the
+    command that started it has validated this model already.
     """
-    return measure_validation(setup) if start.is_fine_tuning else {}
+    return measure_validation(setup) if start.is_fine_tuning else None
 
 
 def take_steps(
@@ -222,7 +226,7 @@ def take_steps(
         # The last step is always due, so no step is started after it.
         may_start_next = not is_asked_to_stop and not is_due(setup, step + 1, first_save)
         result = steps.take(step, step + 1 if may_start_next else None)
-        is_asked_to_stop = result.stopping
+        is_asked_to_stop = result.is_asked_to_stop
         recent_seconds.append(result.seconds)
         rate = config.step_tokens / (sum(recent_seconds) / len(recent_seconds))
         can_go_on = progress.advance(result, config.step_tokens)
@@ -231,10 +235,11 @@ def take_steps(
             give_up(f"{GIVE_UP_AFTER} steps in a row were not finite, up to step {progress.step}",
                     setup, run)
         show_step(bar, result.loss, rate)
-        if steps.started is not None:
+        next_is_running = steps.started is not None
+        if next_is_running:  # so nothing is due after this step
             continue
-        ends_here = validate_and_save(setup, run, first_save)
-        if ends_here or progress.step == config.train.steps:
+        is_asked_to_stop = validate_and_save(setup, run, first_save)
+        if is_asked_to_stop or progress.step == config.train.steps:
             return
 
 
@@ -290,10 +295,10 @@ def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool
         # after which they end. The last validation never does: no resumed run would repeat it.
         may_stop_early = setup.world.size == 1 and step < train.steps
         validate_and_sample(setup, run, may_stop_early)
-    stopping = setup.world.sum(float(setup.stop.number))[0] > 0
-    if validates or stopping or step == first_save:
+    is_asked_to_stop = setup.world.sum(float(setup.stop.number))[0] > 0
+    if validates or is_asked_to_stop or step == first_save:
         save(setup, run, "last")
-    return stopping
+    return is_asked_to_stop
 
 
 def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
@@ -450,7 +455,7 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
     logged, and the run validates this step when it is resumed (`lacks_validation`).
     """
     values = measure_validation(setup, may_stop_early)
-    if not values:
+    if values is None:  # a signal has ended it
         return
     check_validation(setup, run, values["val/loss"])
     # `last` is not saved yet. If the training is killed in between, it takes this step again, and
@@ -469,6 +474,7 @@ def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     the validation is still missing, and is done once more.
     """
     values = measure_validation(setup)
+    assert values is not None, "only a validation that may stop early is ended"
     check_validation(setup, run, values["val/loss"])
     save_if_best(setup, run, values["val/loss"])
     save(setup, run, "last")
@@ -490,10 +496,10 @@ def save_if_best(setup: Setup, run: RunDir, loss: float) -> None:
         save(setup, run, "best")
 
 
-def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, float]:
+def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, float] | None:
     """Return the mean loss and the bits per byte of the whole validation split, and print them.
 
-    With `may_stop_early`, returns {} as soon as the training is asked to stop.
+    With `may_stop_early`, returns None as soon as the training is asked to stop.
 
     The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
     which stand for no text; `val/eos_share` is their share of the nats.
@@ -505,7 +511,7 @@ def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, 
         setup.model, setup.val_data, setup.rows_per_pass, setup.compute
     ):
         if may_stop_early and setup.stop.number:
-            return {}
+            return None
         nats += losses.sum().item()
         separator_nats += losses[torch.isin(targets, separators)].sum().item()
     nats, separator_nats = setup.world.sum(nats, separator_nats)

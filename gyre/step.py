@@ -37,7 +37,7 @@ class StepResult(NamedTuple):
     """Learning rate of AdamW."""
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
-    stopping: bool
+    is_asked_to_stop: bool
     """Whether any process had been asked to stop when the losses of this step were summed."""
     seconds: float
     """Time until it was finished, since its start or since the end of the previous step, whichever
@@ -110,7 +110,8 @@ class PendingStep:
         finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
         return StepResult(
             loss=loss, grad_norm=measured.grad_norm, lr=self.lr, finite=finite,
-            stopping=measured.stop > 0, seconds=self.finished_at - max(self.started_at, since),
+            is_asked_to_stop=measured.stop > 0,
+            seconds=self.finished_at - max(self.started_at, since),
             finished_at=self.finished_at, loss_scale=measured.loss_scale,
         )
 

@@ -277,9 +277,9 @@ def test_muon_that_is_skipped_first_begins_with_no_momentum():
 
 def test_a_result_says_whether_a_stop_was_asked_for(workdir):
     setup = build_setup(workdir)
-    assert not train_step(setup, 0).stopping
+    assert not train_step(setup, 0).is_asked_to_stop
     stopped = replace(setup, stop=SimpleNamespace(number=signal.SIGTERM))
-    assert train_step(stopped, 1).stopping
+    assert train_step(stopped, 1).is_asked_to_stop
 
 
 @pytest.mark.cuda

@@ -147,8 +147,8 @@ def test_three_overflows_at_a_scale_of_1_end_a_training(trained):
 
 
 def test_an_overflow_between_losses_that_are_nan_does_not_reset_their_count():
-    spoiled = StepResult(loss=math.nan, grad_norm=1.0, lr=0.1, finite=False, stopping=False,
-                         seconds=1.0, finished_at=1.0, loss_scale=2.0)
+    spoiled = StepResult(loss=math.nan, grad_norm=1.0, lr=0.1, finite=False,
+                         is_asked_to_stop=False, seconds=1.0, finished_at=1.0, loss_scale=2.0)
     overflowed = spoiled._replace(loss=3.0, grad_norm=math.inf)
     progress = Progress()
     steps = [spoiled, overflowed, spoiled, overflowed, spoiled]
