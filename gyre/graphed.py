@@ -149,7 +149,7 @@ class GraphedStep:
                     f"is, and more slowly ({first_line(error)})")
                 self.pool = None
                 block.graph = None
-                block.start = -1  # the position may have moved on
+                block.known_position = -1  # `position` may have moved on
         return block
 
 
@@ -203,8 +203,8 @@ class DecodingBlock:
         encoding = model.position
         self.step = step
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.start = -1
-        """What `position` holds."""
+        self.known_position = -1
+        """What `position` holds, on the CPU. -1: not known."""
         self.position = torch.zeros(1, dtype=torch.long, device=keys.device)
         self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=keys.device)
         self.indices = torch.arange(n_keys, device=keys.device)
@@ -227,9 +227,9 @@ class DecodingBlock:
     def fill(self, tokens: Tensor, start: int) -> None:
         """Set what the step reads to tokens (B, 1) at position `start`."""
         model = self.step.model
-        if self.start != start:
+        if self.known_position != start:
             self.position.fill_(start)
-        self.start = start
+        self.known_position = start
         if self.embedded is None:
             self.tokens.copy_(tokens)
         else:
@@ -275,7 +275,7 @@ class DecodingBlock:
             self.compute()
         else:
             self.graph.replay()
-        self.start += 1
+        self.known_position += 1  # as `compute`, or the graph, has moved `position` on
 
 
 @contextmanager

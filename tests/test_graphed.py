@@ -117,7 +117,7 @@ def test_a_step_that_was_filled_and_not_run_is_filled_anew():
     assert block.position.tolist() == [5]
     block.run()
     assert block.position.tolist() == [6]
-    assert block.start == 6
+    assert block.known_position == 6
 
 
 @torch.inference_mode()
