@@ -70,37 +70,40 @@ class GradientGraphs:
         The kind of a call is whether the parameters have gradients already, and the shapes of the
         inputs.
         """
-        adds = any(parameter.grad is not None for parameter in self.parameters)
-        kind = (adds, *(None if given is None else given.shape for given in inputs))
-        recorded = self.find_graph(kind, adds, inputs)
+        has_gradients = any(parameter.grad is not None for parameter in self.parameters)
+        kind = (has_gradients, *(None if given is None else given.shape for given in inputs))
+        recorded = self.find_graph(kind, has_gradients, inputs)
         if recorded is None:
             return self.add_gradient(*inputs)
         loss = recorded.run(inputs)
-        if not adds:
+        if not has_gradients:
             for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
                 parameter.grad = gradient
         return loss
 
     def find_graph(
-        self, kind: tuple, adds: bool, inputs: tuple[Tensor | None, ...]
+        self, kind: tuple, has_gradients: bool, inputs: tuple[Tensor | None, ...]
     ) -> Recorded | None:
         """Return the graph for a call, recorded now if it is the second of its kind.
 
-        None: the call has to run as it is. The first of a kind does, as it sets up what cannot be
-        recorded: workspaces of libraries, and compiled functions.
+        None: the call has to run as it is, for one of these reasons, in this order:
+
+        - A recording has failed.
+        - The parameters have gradients which a step without a graph has made.
+        - The call is the first of its kind, and sets up what cannot be recorded: workspaces of
+          libraries, and compiled functions.
+        - A batch begins with another shape than the first graph, to whose gradients all write.
         """
         if not self.works:
             return None
-        if adds and not self.has_graph_gradients():  # a step without a graph has made them
+        if has_gradients and not self.has_graph_gradients():
             return None
         if kind in self.recorded:
             return self.recorded[kind]
         if kind not in self.seen:
             self.seen.add(kind)
             return None
-        # All graphs write to the gradients of the first one. A batch that begins with another shape
-        # runs without.
-        if not adds and self.gradients:
+        if not has_gradients and self.gradients:
             return None
         recorded = self.try_to_record(inputs)
         if recorded is not None:
