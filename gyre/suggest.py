@@ -12,7 +12,8 @@ from typing import Any, get_args, get_origin
 from errors import closest
 from gyre.options import OPTIONS
 
-# Words of other repositories for our options.
+# Words of other repositories for our options: first for those of train.py and ablate.py, then for
+# those of generate.py. A word may stand for several. The first that the command has is meant.
 HABITS = {
     "arms": "encodings positions",
     "config": "c config_file",
@@ -86,18 +87,17 @@ def suggest_name(word: str, names: Iterable[str], elsewhere: bool = False) -> st
     by_last_part = {option.rpartition(".")[2]: option for option in plain}
     wanted = word.lstrip("-").replace("-", "_").rpartition(".")[2]
     option = find_option(wanted, plain)
-    if option is None and "train.steps" in plain:  # what is explained are options of a training
+    if option is not None:
+        return f" (did you mean {plain[option]}?)"
+    if "train.steps" in plain:  # what is explained are options of a training
         for words, explanation in EXPLAINED.items():
             if wanted in words.split():
                 return f" ({explanation})"
-    if option is None and elsewhere:
-        hint = suggest_command(wanted)
-        if hint:
-            return hint
-    if option is None:
-        last_part = closest(wanted, by_last_part)
-        option = by_last_part[last_part] if last_part else None
-    return f" (did you mean {plain[option]}?)" if option else ""
+    hint = suggest_command(wanted) if elsewhere else ""
+    if hint:
+        return hint
+    last_part = closest(wanted, by_last_part)
+    return f" (did you mean {plain[by_last_part[last_part]]}?)" if last_part else ""
 
 
 def find_option(word: str, names: Iterable[str]) -> str | None:
@@ -122,9 +122,9 @@ def suggest_command(word: str) -> str:
     return f" (--{option} is an option of train.py)" if option else ""
 
 
-def advise(name: str, hint: Any, values: list[str]) -> str:
-    """Return what to do about several words after an option of this type."""
-    parts = (hint, *get_args(hint))
+def advise(name: str, expected: Any, values: list[str]) -> str:
+    """Return what to do about several words after an option whose type is `expected`."""
+    parts = (expected, *get_args(expected))
     if any(get_origin(part) is list for part in parts):
         return advise_list(name, values)
     if name in ("--arms", "--tokens"):
