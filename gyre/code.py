@@ -129,7 +129,7 @@ def read_module(name: str) -> ModuleCode:
         elif isinstance(node, ast.ImportFrom):
             code.add_names(node, find_origin(node, package))
     for statement in tree.body:
-        counted = WhatCounts().visit(statement)
+        counted = RemoveUncounted().visit(statement)
         if counted is not None:
             code.add_statement(counted)
     return code
@@ -146,7 +146,7 @@ def read_text(module: str) -> str:
     return TEXTS[module]
 
 
-class WhatCounts(ast.NodeTransformer):
+class RemoveUncounted(ast.NodeTransformer):
     """Removes docstrings, annotations, and which errors are raised."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
