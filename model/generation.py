@@ -107,7 +107,7 @@ class Batch:
         check_range("max_new_tokens", max_new_tokens, Range(ge=1))
         check_range("num_samples", num_samples, Range(ge=1))
         sampling.check()
-        max_length = longest_row(model, prompts, max_new_tokens)
+        max_length = check_lengths(model, prompts, max_new_tokens)
         self.prompt_lengths: list[int] = []
         """Tokens of the prompt of each row."""
         for prompt in prompts:
@@ -135,8 +135,10 @@ class Batch:
         self.tokens = tokens.to(self.sampling_device)
         self.seen = seen.to(self.sampling_device)
         rows = list(range(n_rows))
-        self.indexed = rows, torch.tensor(rows, device=self.sampling_device)
-        """Some rows, and the same on the device: see `index_on_device`."""
+        self.indexed_rows = rows
+        """The rows that `index_on_device` was last called with."""
+        self.index = torch.tensor(rows, device=self.sampling_device)
+        """The same, on the device."""
         self.uniforms = Uniforms(self.prompt_lengths, max_new_tokens, num_samples, seed,
                                  self.sampling_device)
 
@@ -261,9 +263,10 @@ class Batch:
 
     def index_on_device(self, rows: list[int]) -> Tensor:
         """Return rows as an index on the device, copied only if the last call had other rows."""
-        if rows != self.indexed[0]:
-            self.indexed = rows, torch.tensor(rows).to(self.sampling_device, non_blocking=True)
-        return self.indexed[1]
+        if rows != self.indexed_rows:
+            self.indexed_rows = rows
+            self.index = torch.tensor(rows).to(self.sampling_device, non_blocking=True)
+        return self.index
 
 
 class Uniforms:
@@ -332,8 +335,8 @@ def choose_sampling_device(device: torch.device) -> torch.device:
     return device if device.type in ("cpu", "cuda") else torch.device("cpu")
 
 
-def longest_row(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
-    """Return the length of the longest row, with its new tokens.
+def check_lengths(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
+    """Check the lengths of prompts. Return that of the longest row, with its new tokens.
 
     Raises UserError for no prompt, an empty one, and more tokens than the context has room for.
     """
