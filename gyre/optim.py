@@ -206,7 +206,7 @@ class Muon(Optimizer):
         torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
         # Nesterov's look-ahead. It overwrites `gradients`, which nothing else reads after the step.
         torch._foreach_lerp_(gradient_parts, momenta, group["momentum"])
-        updates = self._orthogonalize(gradients)
+        updates = self._orthogonalize(gradients)  # which are the look-ahead now
         decay_factor = 1 - group["lr"] * group["weight_decay"]
         if skipped is not None:
             updates.masked_fill_(skipped, 0)

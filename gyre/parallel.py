@@ -76,7 +76,8 @@ class World:
             # of processes, and how often so many have joined. A machine that comes or goes does not
             # count as a restart.
             prefix = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{self.size}"
-            start = (store.add(prefix, 1) - 1) // self.size
+            n_joined = store.add(prefix, 1)  # processes with this prefix, and this one
+            start = (n_joined - 1) // self.size  # how often all of them have joined before
             dist.init_process_group(
                 "nccl" if self.device.type == "cuda" else "gloo",
                 store=dist.PrefixStore(f"{prefix}/{start}", store), rank=self.rank,

@@ -322,7 +322,7 @@ def linear_of_few_tensors(
     the product: F.linear, or a form of it.
     """
     node: Any = x.grad_fn
-    address = x.data_ptr()
+    address = x.data_ptr()  # autograd may keep another view of x
 
     def pack(kept: Tensor) -> Tensor | torch.Size:
         return kept.shape if kept.data_ptr() == address else kept
