@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from errors import say
 from gyre.code import find_imported
 from gyre.graphed import can_graph, graph_batch
-from model import decoding_forms, kernels, packed_forms, shared_forms
+from model import decoding_forms, kernels, packed_forms
 from model.generation import Batch, NextLogits, evaluating, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
@@ -289,7 +289,7 @@ def has_many_keys(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
     keys = cache.keys[0]
     if not kernels.scores_whole_prompts(keys.device, keys.dtype, len(tokens)):
         return False
-    return n_keys > shared_forms.LONGEST_SCORED
+    return n_keys > packed_forms.LONGEST_SCORED
 
 
 def compile_graph(model: Transformer, cache: KVCache, prompt: int | None) -> NextLogits:

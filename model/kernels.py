@@ -8,9 +8,7 @@ plain form        faster form              used
 shared_forms.py: in training and generation
 linear            onednn_product           float32 on a CPU, no autocast, from 16 tokens, if oneDNN
                                            was measured to be faster
-attend            attend_by_two_products   compiled prefill of one row of up to 1024 tokens,
-                                           bfloat16 on a CPU with instructions for it, no mask
-                  attend_repeated_heads    fewer key heads than query heads on CUDA, with a mask, in
+attend            attend_repeated_heads    fewer key heads than query heads on CUDA, with a mask, in
                                            float32, or on a card without flash attention
 apply_rotary_emb  rotate_in_reals          compiled
 rms_norm          rms_norm_by_cuda         CUDA, not compiled, x and weight of one dtype
@@ -36,6 +34,8 @@ attend            attend_by_sums           compiled generation: without a mask o
                   attend_one_query         no mask, everywhere else
 
 packed_forms.py: in generation on a CPU, with joined, packed or int8 weights
+attend            attend_by_two_products   compiled prefill of one row of up to 1024 tokens,
+                                           bfloat16 on a CPU with instructions for it, no mask
 linear            GroupedProducts.multiply compiled: packed weights in decoding, see
                                            `packs_weights`, and joined ones in prefill
                   a share of a product     eager, within `multiply_each`
@@ -145,7 +145,7 @@ def multiply_whole(x: Tensor, weight: Tensor) -> Tensor:
 
 def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
     """Return the faster form of `call_each` for these layers, or None."""
-    if converts_inputs(x) and all(map(packed_forms.can_join, layers)):
+    if converts_inputs(x) and all(map(packed_forms.is_plain_linear, layers)):
         return training_forms.call_each_on_one_copy
     # Training needs the gradient of each weight, and packages have forms of their own.
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -260,8 +260,8 @@ def choose_for_prefill(xq: Tensor) -> Form | None:
     """Return the faster form of causal `attend` for prefill, in bfloat16 on a CPU, or None."""
     if not is_in_package() or not scores_whole_prompts(xq.device, xq.dtype, len(xq)):
         return None
-    if xq.shape[2] <= shared_forms.LONGEST_SCORED:
-        return shared_forms.attend_by_two_products
+    if xq.shape[2] <= packed_forms.LONGEST_SCORED:
+        return packed_forms.attend_by_two_products
     return None
 
 

@@ -1,6 +1,6 @@
 """Faster forms that training and generation share.
 
-model/kernels.py says when each is used. `attend_by_two_products` is for prefill only.
+model/kernels.py says when each is used.
 
 B batch, T tokens, S keys, H heads, D head width, I inputs, O outputs.
 """
@@ -35,12 +35,13 @@ def _onednn_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor
     if ctx.needs_input_grad[0]:
         grad_x = onednn_product(gradient, weight.t())
     if ctx.needs_input_grad[1]:
-        inputs = x.flatten(0, -2).t()  # (I, T)
-        outputs = gradient.flatten(0, -2).t()  # (O, T)
-        if len(inputs) < len(outputs):  # faster where the result is wide
-            grad_weight = onednn_product(inputs, outputs).t()
+        x_columns = x.flatten(0, -2).t()  # (I, T)
+        gradient_columns = gradient.flatten(0, -2).t()  # (O, T)
+        is_tall = len(gradient_columns) > len(x_columns)
+        if is_tall:  # faster: then the result, (I, O), is wide
+            grad_weight = onednn_product(x_columns, gradient_columns).t()
         else:
-            grad_weight = onednn_product(outputs, inputs)
+            grad_weight = onednn_product(gradient_columns, x_columns)
     return grad_x, grad_weight
 
 
@@ -48,32 +49,6 @@ library.register_autograd(
     "gyre::onednn_product", _onednn_gradients,
     setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
-
-
-# Queries of a prompt whose scores are computed at once, as whole matrices.
-LONGEST_SCORED = 1024
-
-
-def attend_by_two_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
-    """Causal `attend` (T == S) as one product of all queries and keys, and one with the values.
-
-    The query heads of a group are stacked, so that no key/value head is repeated. Scores are
-    rounded to the inputs' dtype, unlike in the fused kernel, so large scores lose digits in
-    bfloat16: the error is 2, 4 and 10 times the kernel's where scores reach 5, 22 and 87. The
-    softmax is float32.
-    """
-    B, H, T, D = xq.shape
-    H_kv = xk.shape[1]
-    rows = H // H_kv * T
-    # Every size is written out, and there are no blocks of queries: where the compiler does not
-    # know T, it would else compute indices by divisions, and be slower than the fused kernel.
-    keys = xk.reshape(B * H_kv, T, D)
-    values = xv.reshape(B * H_kv, T, xv.shape[-1])
-    scores = torch.bmm(xq.reshape(B * H_kv, rows, D), keys.mT)
-    causal = torch.full((T, T), -torch.inf, device=xq.device).triu(1)
-    scores = torch.add(causal, scores.view(B * H_kv, H // H_kv, T, T), alpha=D**-0.5)  # float32
-    weights = scores.softmax(-1).to(values.dtype)
-    return torch.bmm(weights.view(B * H_kv, rows, T), values).view(B, H, T, values.shape[-1])
 
 
 def attend_repeated_heads(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -147,7 +147,7 @@ class Linear(nn.Linear):
 
     has_input_hook = False
     """Whether a hook may change this layer's input. Then it is not joined with its neighbours
-    (`can_join` in model/packed_forms.py)."""
+    (`is_plain_linear` in model/packed_forms.py)."""
 
     def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
         self.has_input_hook = True

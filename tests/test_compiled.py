@@ -13,7 +13,7 @@ from builders import ROOT, random_model, random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, wants_package, wants_prefill_package
-from model import decoding_forms, kernels, packed_forms, shared_forms
+from model import decoding_forms, kernels, packed_forms
 from model.generation import Batch, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
@@ -623,8 +623,8 @@ def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, mo
 
     In the last layer only the last token asks.
     """
-    attend = Mock(wraps=shared_forms.attend_by_two_products)
-    monkeypatch.setattr(shared_forms, "attend_by_two_products", attend)
+    attend = Mock(wraps=packed_forms.attend_by_two_products)
+    monkeypatch.setattr(packed_forms, "attend_by_two_products", attend)
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: True)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sin_qk_model(n_layers=2)

@@ -55,7 +55,7 @@ def test_attention_by_blocks_is_attention(length, n_kv_heads):
 
 @pytest.mark.parametrize("length, n_kv_heads", [(1, 2), (64, 6), (65, 1), (130, 2)])
 def test_attention_by_two_products_is_attention(length, n_kv_heads):
-    assert_equals_plain(shared_forms.attend_by_two_products, plain_attend, (2, 6, length, 8),
+    assert_equals_plain(packed_forms.attend_by_two_products, plain_attend, (2, 6, length, 8),
                         (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
@@ -80,7 +80,7 @@ def attend_by_definition(xq, xk, xv):
 
 @pytest.mark.parametrize("form, length", [
     (plain_attend, 1), (plain_attend, 31), (training_forms.attend_by_products, 129),
-    (training_forms.attend_by_blocks, 129), (shared_forms.attend_by_two_products, 129),
+    (training_forms.attend_by_blocks, 129), (packed_forms.attend_by_two_products, 129),
     (shared_forms.attend_repeated_heads, 31), (decoding_forms.attend_by_sums, 1),
     (decoding_forms.attend_one_query, 1),
     (lambda q, k, v: decoding_forms.attend_by_scores(q, k, v, torch.zeros(1, 1, 1, 129)), 1)])
@@ -397,7 +397,7 @@ def test_a_norm_by_cuda_is_a_norm_on_cuda():
     (training_forms.attend_by_products, 0.005),
     # The gradient of a key is rounded once for each block.
     (training_forms.attend_by_blocks, 0.006),
-    (shared_forms.attend_by_two_products, 0.005)])
+    (packed_forms.attend_by_two_products, 0.005)])
 def test_attention_in_bfloat16_errs_by_bfloat16s_digits(form, limit):
     """8 bits: rounding to nearest errs by up to 0.4 %. The fused kernel errs by 0.52 % here."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
@@ -420,7 +420,7 @@ def test_two_products_err_more_than_the_fused_kernel_where_scores_are_large(
     assert round(scores.abs().max().item()) == largest_score
     expected = plain_attend(*wide)
     errors = [(form(xq, xk, xv).float() - expected).square().mean().sqrt()
-              for form in (shared_forms.attend_by_two_products, plain_attend)]
+              for form in (packed_forms.attend_by_two_products, plain_attend)]
     assert 0.7 * ratio < errors[0] / errors[1] < 1.3 * ratio
 
 
@@ -662,7 +662,7 @@ def exporting(monkeypatch):
 
 def test_compiled_prefill_attends_to_short_prompts_by_two_products(exporting):
     with torch.no_grad():
-        assert choose_attention(1024, rows=1) is shared_forms.attend_by_two_products
+        assert choose_attention(1024, rows=1) is packed_forms.attend_by_two_products
         assert choose_attention(1025, rows=1) is None
 
 
