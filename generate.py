@@ -88,7 +88,11 @@ def main(argv: list[str] | None = None) -> None:
 
 @dataclass
 class Speed:
-    """How fast texts were written: reading prompts (prefill), and what follows (decode)."""
+    """How fast texts were written: reading prompts (prefill), and what follows (decode).
+
+    Of prompts of different lengths, prefill reads as many tokens of each as the shortest has. The
+    rest of a longer one is read in decode: its time is counted there, and its tokens nowhere.
+    """
 
     prefill_tokens: int = 0
     prefill_seconds: float = 0.0
@@ -597,9 +601,10 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
-    if decoded > 0 and drawn_by_prefill == 0:
-        # Every first token has ended its row, so no time says when prefill ended.
-        return Speed()
+    # If every first token has ended its row, no time says when prefill ended.
+    prefill_end_is_unknown = decoded > 0 and drawn_by_prefill == 0
+    if prefill_end_is_unknown:
+        return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]
     return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,
                  prefill_seconds=prefilled - started,
