@@ -170,7 +170,7 @@ def test_a_product_by_float_weights_is_a_product(converted, monkeypatch):
     torch.testing.assert_close(found, F.linear(x, BYTES.float()) * scale, rtol=1e-5, atol=1e-3)
 
 
-def multiply_packed(x, *weights):
+def products_packed(x, *weights):
     """The products of x with each of the weights, which are packed as one matrix."""
     matrix = packed_forms.pack_matrices(weights, len(x))
     products = packed_forms.GroupedProducts([weights], [matrix])
@@ -182,7 +182,7 @@ def test_packed_products_are_products():
     x = randn(9, 1, 48)
     first = randn(31, 48, seed=1)
     second = randn(17, 48, seed=2)
-    found = multiply_packed(x, first, second)
+    found = products_packed(x, first, second)
     expected = [F.linear(x, first), F.linear(x, second)]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-5)
 
@@ -192,7 +192,7 @@ def test_packed_products_are_products():
 def test_packed_bfloat16_products_are_rounded_once():
     x = randn(9, 1, 48).bfloat16()
     weight = randn(31, 48, seed=1).bfloat16()
-    (found,) = multiply_packed(x, weight)
+    (found,) = products_packed(x, weight)
     expected = F.linear(x.float(), weight.float())
     # A number of bfloat16 is up to 2**-8 of its size away from the next one.
     torch.testing.assert_close(found.float(), expected, rtol=2**-8, atol=1e-4)
@@ -467,12 +467,12 @@ def compiling(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 
 
-def choose_linear(tokens, dtype=torch.float32):
+def form_of_linear(tokens, dtype=torch.float32):
     """The form of a product of so many tokens."""
     return kernels.choose_linear(randn(tokens, 1, 48).to(dtype), randn(31, 48, seed=1).to(dtype))
 
 
-def choose_attention(length, dtype=torch.bfloat16, mask=None, rows=2):
+def form_of_attention(length, dtype=torch.bfloat16, mask=None, rows=2):
     """The form of attention of so many queries and keys."""
     q = randn(rows, 6, length, 8).to(dtype)
     kv = randn(rows, 2, length, 8).to(dtype)
@@ -480,30 +480,30 @@ def choose_attention(length, dtype=torch.bfloat16, mask=None, rows=2):
 
 
 def test_few_tokens_are_multiplied_plainly(onednn):
-    assert choose_linear(15) is None
+    assert form_of_linear(15) is None
 
 
 def test_many_tokens_are_multiplied_by_onednn(onednn):
-    assert choose_linear(16) is shared_forms.onednn_product
+    assert form_of_linear(16) is shared_forms.onednn_product
 
 
 def test_without_a_gain_onednn_is_not_used(without_onednn):
-    assert choose_linear(16) is None
+    assert form_of_linear(16) is None
 
 
 def test_onednn_multiplies_float32_only(onednn):
-    assert choose_linear(16, torch.bfloat16) is None
+    assert form_of_linear(16, torch.bfloat16) is None
 
 
 @pytest.mark.parametrize("tokens", [8, 16])
 def test_under_autocast_products_are_plain(onednn, compiling, tokens):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert choose_linear(tokens) is None
+        assert form_of_linear(tokens) is None
 
 
 def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
     with torch.no_grad():
-        assert choose_linear(8) is decoding_forms.linear_by_sums
+        assert form_of_linear(8) is decoding_forms.linear_by_sums
 
 
 def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
@@ -532,7 +532,7 @@ def test_int8_weights_are_read_as_words_with_avx2_only(capability, rows, expecte
     assert kernels.packs_weights(torch.device("cpu"), torch.int8, rows) is expected
 
 
-def choose_int8(tokens, weight=BYTES):
+def form_of_int8(tokens, weight=BYTES):
     """The form of a product of so many tokens with an int8 weight, in generation."""
     with torch.no_grad():
         chosen = kernels.choose_int8(randn(tokens, 1, 64), weight, randn(4))
@@ -543,30 +543,30 @@ def choose_int8(tokens, weight=BYTES):
 def test_with_avx512_few_tokens_keep_float_inputs(tokens, form, compiling, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
-    assert choose_int8(tokens) is form
+    assert form_of_int8(tokens) is form
 
 
 def test_with_avx2_int8_weights_that_are_no_words_are_not_summed(compiling, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
-    assert choose_int8(1) is None
+    assert form_of_int8(1) is None
 
 
 def test_words_are_multiplied_with_float_inputs(compiling):
     products = packed_forms.GroupedProducts([[BYTES]], [packed_forms.pack_matrices([BYTES], 8)])
     with kernels.products_by_groups(products):
-        assert choose_int8(8) is packed_forms.int8_with_float_inputs
-        assert choose_int8(8, BYTES.clone()) is not packed_forms.int8_with_float_inputs
+        assert form_of_int8(8) is packed_forms.int8_with_float_inputs
+        assert form_of_int8(8, BYTES.clone()) is not packed_forms.int8_with_float_inputs
 
 
 def test_eager_int8_products_have_int8_inputs(monkeypatch):
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
-    assert choose_int8(1) is None
+    assert form_of_int8(1) is None
 
 
 def test_without_fast_int8_products_weights_are_converted(monkeypatch):
     monkeypatch.setattr(kernels, "multiplies_int8", lambda: False)
-    assert choose_int8(1) is packed_forms.int8_by_float_weights
+    assert form_of_int8(1) is packed_forms.int8_by_float_weights
 
 
 def test_int8_products_are_slow_without_onednn():
@@ -589,27 +589,27 @@ def test_on_a_gpu_no_weights_are_packed():
 
 
 def test_compiled_training_multiplies_few_tokens_plainly(compiling):
-    assert choose_linear(8) is None
+    assert form_of_linear(8) is None
 
 
 def test_training_in_bfloat16_attends_to_short_rows_by_blocks():
-    assert choose_attention(512) is training_forms.attend_by_blocks
-    assert choose_attention(513) is None
+    assert form_of_attention(512) is training_forms.attend_by_blocks
+    assert form_of_attention(513) is None
 
 
 def test_compiled_training_attends_to_long_rows_by_products(compiling):
     """Compiled, they need no more memory."""
-    assert choose_attention(512) is training_forms.attend_by_products
-    assert choose_attention(513) is training_forms.attend_by_products
+    assert form_of_attention(512) is training_forms.attend_by_products
+    assert form_of_attention(513) is training_forms.attend_by_products
 
 
 def test_training_in_float32_attends_plainly():
-    assert choose_attention(512, torch.float32) is None
+    assert form_of_attention(512, torch.float32) is None
 
 
 @pytest.mark.parametrize("length", [1, 512])
 def test_on_a_cpu_attention_with_a_mask_is_plain(length):
-    assert choose_attention(length, mask=randn(1)) is None
+    assert form_of_attention(length, mask=randn(1)) is None
 
 
 @pytest.fixture
@@ -649,7 +649,7 @@ def test_on_cuda_no_head_is_repeated_without_groups(on_cuda, mask):
 
 def test_prefill_attends_plainly():
     with torch.no_grad():
-        assert choose_attention(512) is None
+        assert form_of_attention(512) is None
 
 
 @pytest.fixture
@@ -662,26 +662,26 @@ def exporting(monkeypatch):
 
 def test_compiled_prefill_attends_to_short_prompts_by_two_products(exporting):
     with torch.no_grad():
-        assert choose_attention(1024, rows=1) is packed_forms.attend_by_two_products
-        assert choose_attention(1025, rows=1) is None
+        assert form_of_attention(1024, rows=1) is packed_forms.attend_by_two_products
+        assert form_of_attention(1025, rows=1) is None
 
 
 @pytest.mark.parametrize("dtype, rows", [(torch.float32, 1), (torch.bfloat16, 2)])
 def test_compiled_prefill_in_float32_or_of_several_rows_attends_plainly(exporting, dtype, rows):
     with torch.no_grad():
-        assert choose_attention(512, dtype, rows=rows) is None
+        assert form_of_attention(512, dtype, rows=rows) is None
 
 
 def test_what_others_export_attends_plainly(exporting, monkeypatch):
     monkeypatch.setattr(kernels, "_groups", None)
     with torch.no_grad():
-        assert choose_attention(512, rows=1) is None
+        assert form_of_attention(512, rows=1) is None
 
 
 def test_compiled_prefill_attends_plainly_without_instructions_for_bfloat16(exporting, monkeypatch):
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: False)
     with torch.no_grad():
-        assert choose_attention(512, rows=1) is None
+        assert form_of_attention(512, rows=1) is None
 
 
 @pytest.mark.parametrize("capability, has_instructions, expected", [
@@ -701,16 +701,16 @@ def test_a_torch_that_does_not_tell_has_no_instructions_for_bfloat16(monkeypatch
 
 
 def test_one_query_attends_as_a_group_of_heads():
-    assert choose_attention(1) is decoding_forms.attend_one_query
+    assert form_of_attention(1) is decoding_forms.attend_one_query
 
 
 def test_compiled_generation_attends_to_one_query_by_sums(compiling):
     with torch.no_grad():
-        assert choose_attention(1) is decoding_forms.attend_by_sums
+        assert form_of_attention(1) is decoding_forms.attend_by_sums
 
 
 def test_compiled_training_attends_to_one_query_as_a_group(compiling):
-    assert choose_attention(1) is decoding_forms.attend_one_query
+    assert form_of_attention(1) is decoding_forms.attend_one_query
 
 
 class OneQueryOnCuda(SimpleNamespace):
@@ -771,24 +771,24 @@ def test_without_the_operator_that_packs_no_weights_are_packed(monkeypatch):
     assert not kernels.packs_weights(torch.device("cpu"), torch.bfloat16, 8)
 
 
-def choose_norm(device, dtype):
+def form_of_norm(device, dtype):
     """The form of a norm with a weight in float32, of x on this device and in this dtype."""
     x = SimpleNamespace(device=torch.device(device), dtype=dtype, requires_grad=False)
     return kernels.choose_norm(x, randn(48), 1e-5)
 
 
 def test_on_cuda_a_norm_is_one_kernel_in_training_and_generation():
-    assert choose_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
+    assert form_of_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
     with torch.no_grad():
-        assert choose_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
+        assert form_of_norm("cuda", torch.float32) is shared_forms.rms_norm_by_cuda
 
 
 def test_on_cuda_a_norm_of_two_dtypes_is_plain():
-    assert choose_norm("cuda", torch.bfloat16) is None
+    assert form_of_norm("cuda", torch.bfloat16) is None
 
 
 def test_on_a_cpu_a_norm_without_a_gradient_is_plain():
-    assert choose_norm("cpu", torch.float32) is None
+    assert form_of_norm("cpu", torch.float32) is None
 
 
 def test_eager_training_keeps_few_tensors_of_a_norm():
@@ -811,7 +811,7 @@ def test_eager_training_keeps_few_tensors_of_a_product_with_a_gate():
     assert chosen.func is training_forms.linear_of_few_tensors
 
 
-def choose_for_layers(x, *layers):
+def form_for_layers(x, *layers):
     """The form of `call_each`, under autocast to bfloat16."""
     with torch.autocast("cpu", torch.bfloat16):
         return kernels.choose_each(x, layers)
@@ -820,9 +820,9 @@ def choose_for_layers(x, *layers):
 def test_eager_training_under_autocast_calls_layers_on_one_copy():
     x = randn(3, 48).requires_grad_() * 1
     layer = make_layer(randn(31, 48))
-    assert choose_for_layers(x, layer, layer) is training_forms.call_each_on_one_copy
+    assert form_for_layers(x, layer, layer) is training_forms.call_each_on_one_copy
     with torch.no_grad():
-        assert choose_for_layers(x, layer, layer) is None
+        assert form_for_layers(x, layer, layer) is None
 
 
 def test_an_input_that_autocast_leaves_or_keeps_is_not_copied():
@@ -831,8 +831,8 @@ def test_an_input_that_autocast_leaves_or_keeps_is_not_copied():
     x = leaf * 1
     layer = make_layer(randn(31, 48))
     assert kernels.choose_each(x, [layer, layer]) is None
-    assert choose_for_layers(x.bfloat16(), layer, layer) is None
-    assert choose_for_layers(leaf, layer, layer) is None
+    assert form_for_layers(x.bfloat16(), layer, layer) is None
+    assert form_for_layers(leaf, layer, layer) is None
 
 
 def test_layers_on_a_device_without_autocast_are_called_as_they_are():
@@ -846,12 +846,12 @@ def test_a_layer_with_an_input_of_its_own_gets_no_copy():
     other = make_layer(randn(31, 48))
     other.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 3,))
     x = randn(3, 48).requires_grad_() * 1
-    assert choose_for_layers(x, make_layer(randn(31, 48)), other) is None
+    assert form_for_layers(x, make_layer(randn(31, 48)), other) is None
 
 
 def test_compiled_training_leaves_what_is_kept_to_the_compiler(compiling):
     x = randn(3, 48).requires_grad_() * 1
-    assert choose_for_layers(x, make_layer(randn(31, 48))) is None
+    assert form_for_layers(x, make_layer(randn(31, 48))) is None
     assert kernels.choose_norm(x, randn(48), 1e-5) is None
     assert kernels.choose_gate(x, x) is None
     assert kernels.choose_loss(x * 1, x) is None
@@ -901,7 +901,7 @@ def test_a_functional_gradient_of_a_gate_is_that_of_pytorch():
 
 
 def test_a_compiled_norm_is_plain(compiling):
-    assert choose_norm("cuda", torch.float32) is None
+    assert form_of_norm("cuda", torch.float32) is None
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -938,7 +938,7 @@ def test_a_forward_mode_derivative_is_that_of_pytorch(onednn):
 
 def test_no_product_by_onednn_while_forward_derivatives_are_taken(onednn):
     with torch.autograd.forward_ad.dual_level():
-        assert choose_linear(16) is None
+        assert form_of_linear(16) is None
 
 
 def test_a_functional_gradient_is_that_of_pytorch(onednn):
