@@ -44,8 +44,8 @@ def save(checkpoints, name, step):
     checkpoints.save(name, write, {"step": step})
 
 
-def loaded(checkpoints, name="last"):
-    """The step that the checkpoint on the disk belongs to, all of it."""
+def step_on_disk(checkpoints, name="last"):
+    """The step of `last`, or of another checkpoint, which all of its files on the disk say."""
     with checkpoints.open(name) as folder:
         steps = {load_file(folder / file)["a"][0, 0].item() for file in (WEIGHTS, STATES)}
         steps.add(checkpoints.load_training(folder)["step"])
@@ -56,8 +56,8 @@ def loaded(checkpoints, name="last"):
 # --- what is saved --------------------------------------------------------------------------------
 
 
-def first_weight(checkpoints, name="best"):
-    """The number that all weights of this checkpoint are."""
+def step_of_weights(checkpoints, name="best"):
+    """The step of the weights that are loaded of `best`, or of another checkpoint."""
     return checkpoints.load_weights(name)["a"][0, 0].item()
 
 
@@ -71,7 +71,7 @@ def test_without_a_checkpoint_there_are_no_weights(tmp_path):
 def test_the_last_weights_stand_in_for_the_best(tmp_path):
     checkpoints = saved(tmp_path, 1)
     assert checkpoints.can_resume
-    assert first_weight(checkpoints, "best") == 1
+    assert step_of_weights(checkpoints, "best") == 1
 
 
 @pytest.mark.parametrize("name, step", [("best", 11), ("last", 12), (2, 2), (10, 10)])
@@ -80,7 +80,7 @@ def test_each_checkpoint_is_found_by_its_name(tmp_path, name, step):
     save(checkpoints, "best", 11)
     save(checkpoints, 2, 2)
     save(checkpoints, 10, 10)
-    assert first_weight(checkpoints, name) == step
+    assert step_of_weights(checkpoints, name) == step
 
 
 def test_a_step_that_was_not_kept_names_those_that_were(tmp_path):
@@ -133,10 +133,11 @@ def test_a_manifest_that_is_none_makes_a_checkpoint_damaged(tmp_path, manifest):
         file.mkdir()
     else:
         file.write_text(manifest, encoding="utf-8")
-    assert first_weight(checkpoints, "last") == 1
+    assert step_of_weights(checkpoints, "last") == 1
 
 
-def test_a_file_that_a_conversion_misses_is_not_looked_for_again(tmp_path):
+def test_an_error_of_a_conversion_is_not_taken_for_a_replaced_checkpoint(tmp_path):
+    """Which would be read again."""
     def convert(name, weight):
         raise FileNotFoundError("table.bin")
 
@@ -172,7 +173,7 @@ def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
     save(checkpoints, "best", 11)
     save(checkpoints, 10, 10)
     checkpoints.forget_after(11)
-    assert first_weight(checkpoints, "best") == 11
+    assert step_of_weights(checkpoints, "best") == 11
     assert checkpoints.kept_steps() == [10]
 
 
@@ -182,7 +183,7 @@ def test_what_a_killed_save_has_left_is_found(tmp_path):
     save(checkpoints, "best", 9)
     (checkpoints.path / "best").rename(checkpoints.path / ".best")
     shutil.rmtree(checkpoints.path / "last")
-    assert (first_weight(checkpoints, "best"), first_weight(checkpoints, "last")) == (9, 11)
+    assert (step_of_weights(checkpoints, "best"), step_of_weights(checkpoints, "last")) == (9, 11)
     assert (checkpoints.saved_step("best"), checkpoints.saved_step("last")) == (9, 11)
     assert checkpoints.has_best
 
@@ -200,7 +201,7 @@ def test_a_run_that_goes_back_forgets_its_best_step(tmp_path, leave):
     save(checkpoints, "best", 11)
     leave(checkpoints.path / "best", checkpoints.path / ".best")
     checkpoints.forget_after(10)
-    assert first_weight(checkpoints, "best") == 12  # the last
+    assert step_of_weights(checkpoints, "best") == 12  # the last
 
 
 def test_a_run_that_goes_back_forgets_later_steps(tmp_path):
@@ -232,19 +233,19 @@ def take_from_previous(file):
 def test_a_damaged_checkpoint_falls_back_on_the_one_before(tmp_path, name, damage, capsys):
     checkpoints = saved(tmp_path, 1, 2)
     damage(checkpoints.path / "last" / name)
-    assert loaded(checkpoints) == 1
+    assert step_on_disk(checkpoints) == 1
     assert f"last/{name} is missing or not what was saved" in capsys.readouterr().err
 
 
 def test_after_a_fall_back_the_one_before_is_kept_again(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     cut(checkpoints.path / "last" / WEIGHTS)
-    assert loaded(checkpoints) == 1
+    assert step_on_disk(checkpoints) == 1
     save(checkpoints, "last", 3)
     save(checkpoints, "last", 4)
     shutil.rmtree(checkpoints.path / "last")
     assert checkpoints.can_resume
-    assert loaded(checkpoints) == 3
+    assert step_on_disk(checkpoints) == 3
 
 
 def test_flipped_bits_and_cuts_throughout_each_file_are_found(tmp_path):
@@ -257,9 +258,9 @@ def test_flipped_bits_and_cuts_throughout_each_file_are_found(tmp_path):
             for damaged in (content[:at] + flipped + content[at + 1 :], content[:at]):
                 path.write_bytes(damaged)
                 with pytest.raises(UserError):
-                    loaded(checkpoints)
+                    step_on_disk(checkpoints)
         path.write_bytes(content)
-    assert loaded(checkpoints) == 1
+    assert step_on_disk(checkpoints) == 1
 
 
 @pytest.mark.parametrize("function", ["sha256", "read_safetensors"])
@@ -275,7 +276,7 @@ def test_a_reader_beside_a_training_gets_a_whole_save(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr(checkpoint, function, slow)
     reader = Checkpoints(checkpoints.path)
-    assert first_weight(reader, "last") == 3
+    assert step_of_weights(reader, "last") == 3
     assert reader.last_is_good
     assert capsys.readouterr().err == ""
 
@@ -302,12 +303,17 @@ def test_a_reader_of_best_finds_a_save_that_just_ended(tmp_path, monkeypatch):
         return answer
 
     monkeypatch.setattr(Path, "exists", finishing)
-    assert first_weight(checkpoints, "best") == 2
+    assert step_of_weights(checkpoints, "best") == 2
 
 
 def test_a_reader_of_the_old_best_gets_the_new(tmp_path, monkeypatch):
-    """While it hashes a file of .best, a whole save of step 3 runs, whose removal of .best has
-    deleted the files and not yet the folder."""
+    """In this order:
+
+    1. The reader finds .best, of step 2, and begins to hash a file of it.
+    2. A save of step 3 puts its folder in place as best.
+    3. The save removes .best: its files are gone, its folder is still there.
+    4. The reader misses files of .best, and looks again.
+    """
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 2)
     (checkpoints.path / "best").rename(checkpoints.path / ".best")
@@ -325,7 +331,7 @@ def test_a_reader_of_the_old_best_gets_the_new(tmp_path, monkeypatch):
         return check(file)
 
     monkeypatch.setattr(checkpoint, "sha256", slow)
-    assert first_weight(checkpoints, "best") == 3
+    assert step_of_weights(checkpoints, "best") == 3
 
 
 def test_a_pickle_cannot_run_code(tmp_path):
@@ -352,20 +358,20 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
         save(checkpoints, "best", 2)
         if good == 1:
             cut(checkpoints.path / "last" / TRAINING)
-        assert loaded(checkpoints, name) == good
+        assert step_on_disk(checkpoints, name) == good
         with disk:
             save(checkpoints, name, 3)
         if disk.error:
             assert isinstance(disk.error, UserError)
             assert f"{checkpoints.path / name}: [Errno 28] No space" in str(disk.error)
-        left = loaded(Checkpoints(checkpoints.path), name)
+        left = step_on_disk(Checkpoints(checkpoints.path), name)
         if disk.error:
             assert left in (good, 3)  # 3: it failed after the last rename
         else:
             assert left == 3
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
-        assert loaded(again, name) == 9
+        assert step_on_disk(again, name) == 9
         assert {p.name for p in again.path.iterdir()} <= {"last", "previous", "best"}
 
 
@@ -379,7 +385,7 @@ def test_a_folder_that_cannot_be_removed_stops_no_save(tmp_path, monkeypatch):
     assert len([*checkpoints.path.glob(".removing-*")]) == 2
     save(checkpoints, "last", 5)
     assert sorted(path.name for path in checkpoints.path.iterdir()) == ["last", "previous"]
-    assert loaded(checkpoints) == 5
+    assert step_on_disk(checkpoints) == 5
 
 
 @pytest.mark.parametrize("name, end", [("last", ""), ("best", "rename")])
