@@ -75,7 +75,7 @@ def after_step(number):
 @pytest.mark.parametrize("name, when", [
     pytest.param("log_sample", after_step(6), id="sample-6"),
     pytest.param("validate_and_sample", after_step(7), id="validate-7"),
-    # The slow ones repeat what these, or the next test, show. There are checkpoints after three and
+    # Slow: the cases above and the next test show the same. There are checkpoints after three and
     # six steps. After five, the last one is two steps old, and after six it is new.
     pytest.param("save", always, id="save", marks=pytest.mark.slow),
     pytest.param("start_step", before_step(6), id="step-6", marks=pytest.mark.slow),
@@ -117,12 +117,12 @@ def stop_in_validation(validation: int, *argv: str | Path) -> int:
         return exit_code(train.main, *argv)
 
 
-advance = Progress.advance
+PLAIN_ADVANCE = Progress.advance  # which `count_ten_minutes` is put in the place of
 
 
 def count_ten_minutes(self, result, tokens):
     """`Progress.advance`, but the step is said to have taken ten minutes."""
-    return advance(self, result._replace(seconds=600.0), tokens)
+    return PLAIN_ADVANCE(self, result._replace(seconds=600.0), tokens)
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,8 @@ def ended(saved_ended):
     return put_back(saved_ended)
 
 
-# The first validation is ended in the next test.
 @pytest.mark.parametrize("number, step, validated", [
+    # Slow: the next test shows the same.
     pytest.param(1, 3, [], marks=pytest.mark.slow), (2, 6, [3])])
 def test_a_validation_that_is_ended_is_done_again(workdir, straight, number, step, validated):
     path = workdir / "runs" / f"ended-in-{step}"
