@@ -135,12 +135,17 @@ def test_a_baseline_that_is_no_arm_is_refused():
 
 
 def test_beside_a_study_options_are_shared_where_all_arms_agree():
-    first = {"model": {"dim": 64, "theta": 10.0, "gone": 1, "head_dim": None}, "data": {},
-             "optim": {"lr": 1e-3}, "train": {"steps": 9}}
-    second = {"model": {"dim": 64, "theta": 20.0, "gone": 1, "head_dim": None}, "data": {},
-              "optim": {"lr": 1e-3}, "train": {}}
+    first = {"model": {"dim": 64, "theta": 10.0}, "data": {}, "optim": {"lr": 1e-3},
+             "train": {"steps": 9}}
+    second = {"model": {"dim": 64, "theta": 20.0}, "data": {}, "optim": {"lr": 1e-3}, "train": {}}
     assert plan.shared_options({"a": first, "b": second}, {"a": {}, "b": {}}) == {
         "model": {"dim": 64}, "data": {}, "optim": {"lr": 1e-3}, "train": {}}
+
+
+@pytest.mark.parametrize("option", [{"gone": 1}, {"head_dim": None}])
+def test_beside_a_study_no_option_is_shared_that_is_gone_or_unset(option):
+    arm = {"model": {"dim": 64, **option}, "data": {}, "optim": {}, "train": {}}
+    assert plan.shared_options({"a": arm, "b": arm}, {"a": {}, "b": {}})["model"] == {"dim": 64}
 
 
 @pytest.mark.parametrize("study, rate", [("causes", 2e-3), ("what-where", 2e-3), ("wide", 1e-3)])
@@ -222,14 +227,15 @@ def test_beside_a_study_more_seeds_than_it_has_are_refused():
 # --- learning rates -------------------------------------------------------------------------------
 
 
-def tuned(loss, grid, seeds) -> dict[float, dict[int, float]]:
-    """All that is run where (rate, seed) costs `loss`."""
+def tune(cost, grid, seeds) -> dict[float, dict[int, float]]:
+    """Return the losses of all rates that `next_rates` asks for, where a rate and a seed have the
+    loss `cost(rate, seed)`."""
     losses: dict[float, dict[int, float]] = {}
     todo = plan.next_rates(grid, seeds, losses)
     while todo:
         for lr, seed in todo:
             assert seed not in losses.get(lr, {}), "asked for twice"  # or it would never end
-            losses.setdefault(lr, {})[seed] = loss(lr, seed)
+            losses.setdefault(lr, {})[seed] = cost(lr, seed)
         todo = plan.next_rates(grid, seeds, losses)
     return losses
 
@@ -237,7 +243,7 @@ def tuned(loss, grid, seeds) -> dict[float, dict[int, float]]:
 @given(st.floats(-20, 4), st.integers(1, 3))
 def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
     """Wherever the optimum is, up to the widest extension; and every rate has all seeds."""
-    losses = tuned(lambda lr, seed: (math.log2(lr) - optimum) ** 2, (2e-3, 4e-3), [*range(seeds)])
+    losses = tune(lambda lr, seed: (math.log2(lr) - optimum) ** 2, (2e-3, 4e-3), [*range(seeds)])
     best = plan.best_rate(losses)
     rates = sorted(losses)
     assert abs(math.log2(best) - optimum) <= 0.5 + 1e-9 or best in (rates[0], rates[-1])
@@ -252,7 +258,7 @@ def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
 def test_the_mean_over_the_seeds_decides_and_an_edge_is_crossed():
     values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
               (1e-3, 0): 2.1, (1e-3, 1): 1.5, (5e-4, 0): 2.5, (5e-4, 1): 2.5}
-    losses = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
+    losses = tune(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
     assert plan.best_rate(losses) == 1e-3
     assert sorted(losses) == [5e-4, 1e-3, 2e-3, 4e-3]
 
@@ -268,7 +274,7 @@ def test_rates_that_all_diverge_call_for_a_smaller_one():
 
 
 def test_a_grid_of_one_rate_is_not_extended():
-    assert tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1]) == {1e-3: {0: 1.0, 1: 1.0}}
+    assert tune(lambda lr, seed: 1.0, (1e-3,), [0, 1]) == {1e-3: {0: 1.0, 1: 1.0}}
 
 
 # --- lengths --------------------------------------------------------------------------------------
