@@ -373,6 +373,21 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
             say(f"error: {error}")
 
 
+def as_prompt(line: str) -> str | None:
+    """Return the prompt that a line of an interactive session is, or None if it is a command.
+
+    A line that begins with a colon is a command, but for one that begins with two, which is the
+    prompt after the first. A command that there is may be indented. Another indented line that
+    begins with a colon, as ":param x:" in Python, is a prompt.
+    """
+    if line.startswith("::"):
+        return line[1:]
+    first, *_ = line.split(maxsplit=1)
+    if line.startswith(":") or first in COMMAND_WORDS:
+        return None
+    return line
+
+
 def check_room(trained: Trained, max_new_tokens: int | None) -> None:
     """Raise UserError if so many new tokens leave no room for any prompt."""
     context = trained.model.config.max_positions
@@ -416,36 +431,33 @@ class Session:
     def answer(self, line: str) -> None:
         """Continue a line, or obey a command. One of spaces alone does nothing.
 
-        A command may be indented, but an indented line that begins with a colon and is none, as
-        ":param x:" in Python, is a prompt.
-
         Raises UserError for an unknown command, and for a prompt that cannot be continued.
         """
-        words = line.strip()
-        if not words:
+        if not line.strip():
             return
-        command, *rest = words.split(maxsplit=1)
+        prompt = as_prompt(line)
+        if prompt is not None:
+            self.begin(prompt)
+            return
+        command, *rest = line.strip().split(maxsplit=1)
         argument = rest[0] if rest else ""
-        is_prompt = not line.startswith(":") and command not in COMMAND_WORDS
-        if is_prompt:
-            self.begin(line)
-        elif words.startswith("::"):
-            self.begin(line[1:])
-        elif command == ":seed":
-            self.set_seed(argument)
-        elif words == ":more":
-            self.go_on()
-        elif words == ":new":
-            self.forget()
-        elif words == ":help":
-            say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. The commands:")
-            for use, meaning in COMMANDS.items():
-                say(f"    {use:<10} {meaning}")
-        elif command in COMMAND_WORDS:  # and something after it
-            raise UserError(f"{command} takes nothing after it, not {argument!r}")
-        else:
+        if command not in COMMAND_WORDS:
             raise UserError(f"{command} is no command ({', '.join(COMMAND_USES)}); to continue "
-                            f"this text as a prompt, write :{words}")
+                            f"this text as a prompt, write :{line.strip()}")
+        if command == ":seed":
+            self.set_seed(argument)
+            return
+        if argument:
+            raise UserError(f"{command} takes nothing after it, not {argument!r}")
+        # Not of :q, at which `converse` ends.
+        obey = {":more": self.go_on, ":new": self.forget, ":help": self.print_help}
+        obey[command]()
+
+    def print_help(self) -> None:
+        """Print what lines are, and the commands."""
+        say(f"{LINES_ARE_TURNS if self.is_conversation else LINES_ARE_PROMPTS}. The commands:")
+        for use, meaning in COMMANDS.items():
+            say(f"    {use:<10} {meaning}")
 
     def begin(self, prompt: str) -> None:
         """Continue a prompt. With --chat, it follows what was said and answered before."""
