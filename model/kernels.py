@@ -251,8 +251,8 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return None
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
-    # Not by blocks, whose written-out gradient has no functional derivatives. Where xq needs no
-    # gradient, blocks would have less to gain.
+    # Not by blocks, whose written-out gradient has no functional derivatives. Where xq gets no
+    # gradient, the choice is the same.
     return training_forms.attend_by_products
 
 
