@@ -69,8 +69,9 @@ def warn_of_kept(run: RunDir) -> str:
     if not kept:
         return ""
     again = shlex.join(["--branch-from", str(run.path), "--at", str(kept[-1])])
-    return (f". This removes what train.keep has kept of step {', '.join(map(str, kept))}. To go "
-            f"on from there instead: stop this training now, and give python "
+    steps = "step" if len(kept) == 1 else "steps"
+    return (f". This removes what train.keep has kept of {steps} {', '.join(map(str, kept))}. To "
+            "go on from there instead: stop this training now, and give python "
             f"{find_script('train.py')} {again}")
 
 

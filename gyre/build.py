@@ -211,10 +211,10 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
     next_lr = peak * lr_factor(optim, step, steps)
     end_lr = peak * lr_factor(optim, steps - 1, steps)
     # A warm-up does not depend on the number of steps: its rates rise as they would have.
-    is_warm = step >= optim.warmup_steps
+    is_past_warmup = step >= optim.warmup_steps
     note = (f"note: {label} of step {step} was {last_lr:.2g}. With {steps} steps it goes "
             f"on at {next_lr:.2g} and ends at {end_lr:.2g}.")
-    if is_warm and next_lr > last_lr > 0:
+    if is_past_warmup and next_lr > last_lr > 0:
         words = ["--branch-from", str(run.path)]
         first_stop = ""
         if step in run.checkpoints.kept_steps():

@@ -256,7 +256,7 @@ def test_a_kept_step_is_not_lost_in_silence(workdir, capfd):
             f"    {again}") in err
     kill_before("take_first_step", always, "--resume", path)
     assert (f"{path} has no checkpoint yet: starting at step 0. This removes what train.keep has "
-            "kept of step 1, 2. To go on from there instead: stop this training now, and give "
+            "kept of steps 1, 2. To go on from there instead: stop this training now, and give "
             f"{again}") in capfd.readouterr().err
     assert RunDir.open(path).checkpoints.kept_steps() == [1, 2]
     assert exit_code(train.main, *shlex.split(again)[2:], "--name=from-kept") == 0
