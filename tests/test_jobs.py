@@ -230,6 +230,15 @@ def test_a_finished_run_of_another_text_is_not_measured(workdir, tmp_path):
         do_job(train.run_training, str(tmp_path), job, StopSignal())
 
 
+def test_a_finished_run_of_an_edited_encoding_is_not_measured(workdir, tmp_path, monkeypatch):
+    training = tiny_training(workdir, "edited-later")
+    finish_training(train.run_training, training, StopSignal())
+    monkeypatch.setattr(rundir, "hash_encoding", lambda position: f"{KIND}:other")
+    job = TuningJob(name="tune", trainings=[training], arm="rope")
+    with pytest.raises(UserError, match="position rope has changed since .*edited-later was made"):
+        do_job(train.run_training, str(tmp_path), job, StopSignal())
+
+
 def test_a_run_without_its_validation_losses_is_to_be_removed(workdir):
     training = tiny_training(workdir, "lossless")
     finish_training(train.run_training, training, StopSignal())
