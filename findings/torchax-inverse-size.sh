@@ -6,8 +6,8 @@
 #     another work before, for odd sizes.)
 # Seen: with two dimensions or more, the last size is not passed on. Where it is odd, the result has a column less:
 #     nine columns become eight. They are not the first eight of the nine, but the curve sampled at other places,
-#     off by 66 % of its size, and by 81 % with fifteen. Nothing is said, and with a mean or a pooling behind it nothing fails. Even
-#     widths, and `irfft` with any width, are right.
+#     off by 66 % of its size, and by 81 % with fifteen. Nothing is said, and with a mean or a pooling behind it
+#     nothing fails. Even widths, and `irfft` with any width, are right.
 # For gyre: it has no Fourier transforms. There, give an even width, or apply `ifft` and `irfft` one by one.
 set -euo pipefail
 folder=$(mktemp -d)
