@@ -2,9 +2,9 @@
 # In baguetter's reciprocal rank fusion, a higher score makes a document count less.
 #
 # Versions: baguetter 0.1.1, numpy 2.4.6, numba 0.66.0, huggingface_hub 1.24.0, python-dotenv 1.2.2.
-# Guess before the run: the default, "reciprocal_rank", adds up 1 / (60 + rank), as in the paper: scores do
-#     not matter, and a document that is third in both of two lists comes before those that one list has at its
-#     top and the other one lacks. (That it does not was suspected after reading the source.)
+# Guess before the run: the default, "reciprocal_rank", adds up 1 / (60 + rank), as in the paper: scores
+#     do not matter, and a document that is third in both of two lists comes before those that one list
+#     has at its top and the other one lacks. (That it does not was suspected after reading the source.)
 # Seen: it adds up 1 / (rank from 0 + normalized score). The third in both lists comes behind both of
 #     those. At the same ranks, the score of a document falls from 0.91 to 0.53 if its score in the list
 #     rises from 0.1 to 0.9, so that other documents pass it. Five noisy lists with 20 of 100 documents

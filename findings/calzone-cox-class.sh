@@ -2,14 +2,14 @@
 # calzone's Cox regression is that of class 1, whatever class is asked for.
 #
 # Versions: calzone-tool 0.1.0, numpy 2.4.6, scipy 1.17.1, statsmodels 0.15.0, patsy 1.0.3, pandas 2.3.3.
-# Guess before the run: with `class_to_calculate=c`, slope and intercept are those of a logistic regression
-#     of "the class is c" on the logit of column c: 1 and 0 for a calibrated class, far from them for one
-#     that is not. (That they are not was suspected after reading the source.)
+# Guess before the run: with `class_to_calculate=c`, slope and intercept are those of a logistic
+#     regression of "the class is c" on the logit of column c: 1 and 0 for a calibrated class, far from
+#     them for one that is not. (That they are not was suspected after reading the source.)
 # Seen: `calculate_metrics` does not hand the class over: all classes have the slope and the intercept of
-#     class 1, bit for bit, and the index of calibration (ICI) puts column c into the curve of class 1. Where
-#     class 0 is calibrated and classes 1 and 2 are not, class 0 has a slope of 0.39 and an ICI of 0.15. Called
-#     by itself, `cox_regression_analysis` takes the labels of class c and the column of class 1: a
-#     calibrated model of two classes has a slope of -1 for class 0.
+#     class 1, bit for bit, and the index of calibration (ICI) puts column c into the curve of class 1.
+#     Where class 0 is calibrated and classes 1 and 2 are not, class 0 has a slope of 0.39 and an ICI of
+#     0.15. Called by itself, `cox_regression_analysis` takes the labels of class c and the column of
+#     class 1: a calibrated model of two classes has a slope of -1 for class 0.
 # For gyre: it measures no calibration. There, put the class into column 1.
 set -euo pipefail
 folder=$(mktemp -d)

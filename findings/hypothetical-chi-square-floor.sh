@@ -3,12 +3,13 @@
 #
 # Versions: hypothetical 0.3.0, numpy 1.26.4, scipy 1.10.1, pandas 2.3.3, statsmodels 0.14.6, patsy 1.0.3,
 #     numpy-indexed 0.3.7.
-# Guess before the run: `ChiSquareTest(observed)` compares with the mean of the frequencies, as documented, and
-#     as scipy.stats.chisquare does. (That it does not was suspected after reading the source.)
-# Seen: the mean is written into an array of the dtype of the frequencies, which are integers: 2.9 becomes 2.
-#     The frequencies 3, 3, 3, 3, 3, 3, 3, 3, 3, 2 have a chi-square of 4.5 for 0.31. Of 200 data sets in
-#     which 145 observations fall on 50 categories of the same probability, all have p < 0.05, where 5 %
-#     are due. With floats, or with `expected`, it is right.
+# Guess before the run: `ChiSquareTest(observed)` compares with the mean of the frequencies, as
+#     documented, and as scipy.stats.chisquare does. (That it does not was suspected after reading the
+#     source.)
+# Seen: the mean is written into an array of the dtype of the frequencies, which are integers: 2.9 becomes
+#     2. The frequencies 3, 3, 3, 3, 3, 3, 3, 3, 3, 2 have a chi-square of 4.5 for 0.31. Of 200 data sets
+#     in which 145 observations fall on 50 categories of the same probability, all have p < 0.05, where 5
+#     % are due. With floats, or with `expected`, it is right.
 # For gyre: it tests no frequencies. There, give the frequencies as floats.
 set -euo pipefail
 folder=$(mktemp -d)
