@@ -48,7 +48,7 @@ class Trained:
     model: Transformer
     compute: Compute
     trained_length: int | None
-    """How many tokens it was trained to read. None for an imported model: it is not known."""
+    """See `find_trained_length`."""
     step: int
     """The step after which the weights were saved; 0 for an imported model."""
 
@@ -113,8 +113,11 @@ class Trained:
         None. None also for an imported model, whose training is not known."""
         if self.trained_length is None or n_tokens <= self.trained_length:
             return None
-        return (f"this text has {n_tokens} tokens; the model was trained on rows of "
-                f"{self.trained_length} (data.seq_len), and past that it may get worse")
+        seq_len = self.config.data.seq_len
+        how = f"was trained on rows of {seq_len} (data.seq_len)"
+        if self.trained_length > seq_len:
+            how = f"has a rope_scaling that reaches {self.trained_length}"
+        return f"this text has {n_tokens} tokens; the model {how}, and past that it may get worse"
 
     def default_new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
@@ -125,8 +128,9 @@ class Trained:
 
 
 def find_trained_length(run: RunDir, config: Config) -> int | None:
-    """Return how many tokens a model was trained to read: those of a row, or as many as its
-    rope_scaling reaches. None for an imported model, of which it is not known."""
+    """Return how many tokens a model reads well: those of a training row, or as many as the
+    rope_scaling reaches with which it was trained. None for an imported model, of which it is not
+    known."""
     if run.is_imported:
         return None
     scaling = config.model.rope_scaling

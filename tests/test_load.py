@@ -308,6 +308,15 @@ def test_a_model_knows_how_long_the_texts_were_that_it_was_trained_on(tmp_path, 
     assert load(run).trained_length == length
 
 
+def test_a_text_past_a_scaling_is_warned_of_in_its_words(tmp_path):
+    scaled = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
+    model = load(random_run(tmp_path / "runs", "trained", **scaled))
+    assert model.describe_excess(128) is None
+    assert model.describe_excess(129) == (
+        "this text has 129 tokens; the model has a rope_scaling that reaches 128, and past that it "
+        "may get worse")
+
+
 def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):
     trained = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
     run = random_run(tmp_path / "runs", "trained", **trained)
