@@ -48,6 +48,15 @@ def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words
             names.refuse_without_counterpart(config, to)
 
 
+@pytest.fixture
+def no_known_shapes():
+    """For a test of another model of the same configuration: neither sees the other's shapes."""
+    names.tensor_shapes.cache_clear()
+    yield
+    names.tensor_shapes.cache_clear()
+
+
+@pytest.mark.usefixtures("no_known_shapes")
 def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypatch):
     """Such as that of QK-norm: without it, the exported model would be another one."""
     build = Attention.__init__
