@@ -402,6 +402,11 @@ def look_at_start(text: str, kind: str) -> list[str]:
     names = [what for what, is_found in found.items() if is_found]
     if names or is_code:
         return names
+    return look_at_lines(text)
+
+
+def look_at_lines(text: str) -> list[str]:
+    """Return which of IN_PLAIN the first lines of a text have in common."""
     if has_times(text):
         return ["times"]
     return ["tables"] if begins_as_table(text) else []
