@@ -75,6 +75,11 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def bar_interval() -> float:
+    """Return the least seconds between two states of a progress bar: in a log, each is a line."""
+    return 0.1 if is_terminal(sys.stderr) else 10
+
+
 def flush(stream: TextIO | None) -> None:
     """Flush a standard stream. It is None if it was closed at the start."""
     if stream is not None:

@@ -54,7 +54,7 @@ with importing(__name__):
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
     from gyre.options import OPTIONS, Config
-    from gyre.parser import JoinColumns, Parser, RunOptions
+    from gyre.parser import JoinColumns, Parser, WeightOptions
     from gyre.rundir import RunDir, is_foreign
     from gyre.yaml_files import read_config, require_encoding
     from model.encodings import POSITIONS
@@ -86,7 +86,7 @@ class Options:
 
 
 @dataclass
-class Command(Options, RunOptions):
+class Command(Options, WeightOptions):
     """A command line, checked."""
 
     runs: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def parse(argv: list[str]) -> Command:
     """Return a command line. UserError, before any work, where it is wrong."""
-    parser = Parser(__doc__, RunOptions, Options)
+    parser = Parser(__doc__, WeightOptions, Options)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="A run, or with --data.files a "
                         "folder of Hugging Face's or Meta's, or a GGUF. Without one: list all "
                         "runs.")

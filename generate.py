@@ -23,6 +23,7 @@ from typing import Annotated
 from errors import (
     Range,
     UserError,
+    bar_interval,
     hide_controls,
     importing,
     is_terminal,
@@ -41,7 +42,7 @@ with importing(__name__):
     from gyre.compute import DTYPE_NAMES, InferenceDtype, int8_rates, keep_freed_memory
     from gyre.estimate import format_rate
     from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
-    from gyre.parser import Parser, RunOptions
+    from gyre.parser import Parser, WeightOptions
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
     from model.generation import Batch, NextLogits
@@ -193,7 +194,7 @@ class TextOptions:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """Return the options, checked: all prompts in `prompt`, and a Sampling in `sampling`."""
-    options = Parser(__doc__, RunOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
+    options = Parser(__doc__, WeightOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
     prompted = bool(options.prompt) or options.prompt_file is not None
     if (options.rope_scaling is None) != (options.rope_factor is None):
         raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
@@ -219,7 +220,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
-    """Return the run with its model, as RunOptions and ModelOptions ask for it, and print on stderr
+    """Return the run with its model, as WeightOptions and ModelOptions ask, and print on stderr
     what it is.
 
     The second value is its chat template with --chat, and None without.
@@ -230,11 +231,11 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     n_prompts = 1 if options.interactive else len(options.prompt)
     n_rows = n_prompts * options.num_samples
     with open_source(options) as (run, weights):
-        trained = load(run, options.checkpoint, options.device, options.dtype, scaling, n_rows,
-                       weights)
+        trained = load(run, options.checkpoint, options.device, options.dtype,
+                       rope_scaling=scaling, rows=n_rows, weights=weights)
         template = chat_template(trained.run.path)
         chat = read_chat(trained.run.path) if options.chat else None
-        which = name_weights(trained.run, options.checkpoint)
+        which = name_weights(trained, options.checkpoint)
         # Of other people's models, `trained.run` is a temporary folder, which now goes away.
         name = trained.run.path if weights is None else options.run
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
@@ -249,16 +250,16 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     return trained, chat
 
 
-def name_weights(run: RunDir, checkpoint: str) -> str:
-    """Return in words which weights of a run are read. Without a `best`, they are its last."""
+def name_weights(trained: Trained, checkpoint: str) -> str:
+    """Return in words which weights of a run were read. Without a `best`, they are its last."""
+    run = trained.run
     if run.is_imported:
         return "imported weights"
     if checkpoint == "last" or not run.checkpoints.has_best:
         return "last weights"
-    best_step = run.checkpoints.saved_step("best")
     last_step = run.checkpoints.saved_step("last")
-    if 0 < best_step < last_step:
-        return f"best weights, of step {best_step} of {last_step}"
+    if 0 < trained.step < last_step:
+        return f"best weights, of step {trained.step} of {last_step}"
     return "best weights"
 
 
@@ -584,17 +585,20 @@ def generate_texts(
                   eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
     decoding_step = make_decoding_step(batch, previous, compiled=options.compile)
     streamed = len(rows) == 1
+    held_back = ""  # a \r that was not printed yet: it may be the first half of a line end
     started = time.perf_counter()
     times = []  # when `stream` yielded: once for each new token, then once more for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
-              disable=streamed, mininterval=0.1 if is_terminal(sys.stderr) else 10) as bar:
+              disable=streamed, mininterval=bar_interval()) as bar:
         for _, text in stream(batch, rows, decoding_step):
             times.append(time.perf_counter())
             bar.update(batch.n_accepted - bar.n)
             if streamed:
-                print(for_stdout(text), end="", flush=True)
+                text = held_back + text
+                held_back = "\r" if text.endswith("\r") else ""
+                print(for_stdout(text.removesuffix(held_back)), end="", flush=True)
     if streamed:
-        print(flush=True)
+        print(for_stdout(held_back), flush=True)
     else:
         print_samples(rows, options.num_samples)
     note_ends(batch, rows, options)
@@ -613,9 +617,10 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
-    # If every first token has ended its row, no time says when prefill ended.
-    prefill_end_is_unknown = decoded > 0 and drawn_by_prefill == 0
-    if prefill_end_is_unknown:
+    all_ended_at_once = drawn_by_prefill == 0
+    some_prompts_are_longer = max(batch.prompt_lengths) > min(batch.prompt_lengths)
+    if all_ended_at_once and some_prompts_are_longer:
+        # The first time is that of a longer prompt, and none says when prefill ended.
         return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]
     return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,

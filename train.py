@@ -31,10 +31,10 @@ from typing import Any, Literal, NoReturn
 
 from errors import (
     UserError,
+    bar_interval,
     find_script,
     hide_controls,
     importing,
-    is_terminal,
     report_errors,
     say,
 )
@@ -49,7 +49,7 @@ with importing(__name__):
     from gyre.build import build
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import keep_freed_memory
-    from gyre.load import NEW_TOKENS
+    from gyre.load import default_new_tokens
     from gyre.parallel import World
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
@@ -160,7 +160,7 @@ def make_bar(setup: Setup) -> tqdm:
     """Return the progress bar of the training, which rank 0 shows."""
     return tqdm(
         total=setup.config.train.steps, initial=setup.progress.step, desc="train", unit="step",
-        disable=not setup.world.is_main, mininterval=0.1 if is_terminal(sys.stderr) else 10,
+        disable=not setup.world.is_main, mininterval=bar_interval(),
     )
 
 
@@ -236,10 +236,10 @@ def take_steps(
                     setup, run)
         show_step(bar, result.loss, rate)
         next_is_running = steps.started is not None
-        if next_is_running:  # so nothing is due after this step
+        if next_is_running:  # it was started because nothing is due after this step
             continue
-        is_asked_to_stop = validate_and_save(setup, run, first_save)
-        if is_asked_to_stop or progress.step == config.train.steps:
+        is_saved_for_stop = validate_and_save(setup, run, first_save)
+        if is_saved_for_stop or progress.step == config.train.steps:
             return
 
 
@@ -280,7 +280,7 @@ def show_step(bar: tqdm, loss: float, rate: float) -> None:
 def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     """Validate, sample and save if it is time to. All ranks call this together.
 
-    Returns whether any rank was asked to stop.
+    Returns whether any rank was asked to stop: then this has saved.
     """
     train = setup.config.train
     step = setup.progress.step
@@ -335,9 +335,8 @@ def options_for_generate(setup: Setup, run: RunDir) -> list[str]:
     # A prompt such as --help would else be read as an option.
     words = [f"--prompt={prompt}"] if prompt.startswith("-") else ["--prompt", prompt]
     options = ["--run", str(run.path), *words]
-    default_new_tokens = min(NEW_TOKENS, context - length)
     left_in_row = setup.config.data.seq_len - length
-    if 0 < left_in_row < default_new_tokens:
+    if 0 < left_in_row < default_new_tokens(context, length):
         options += ["--max-new-tokens", str(left_in_row)]
     return options
 
@@ -459,7 +458,7 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
         return
     check_validation(setup, run, values["val/loss"])
     # `last` is not saved yet. If the training is killed in between, it takes this step again, and
-    # `RunDir.resume` removes this point. `validate_checkpoint` cannot log before it saves.
+    # `RunDir.resume` removes this point.
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:
@@ -469,9 +468,9 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
 def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
-    Also saves `last` again, because it has `progress.best_loss`, which this validation may lower.
-    Both checkpoints are saved before anything is logged. So if the training ends before they are,
-    the validation is still missing, and is done once more.
+    Here the checkpoints are saved first, and the values are logged after that. So if the training
+    ends in between, the values are missing, and the next command validates once more. `last` is one
+    of the two: it has `progress.best_loss`, which this validation may lower.
     """
     values = measure_validation(setup)
     assert values is not None, "only a validation that may stop early is ended"

@@ -160,8 +160,10 @@ def check_kept(run: RunDir, start: Start, step: int, kept: Collection[int]) -> N
         return
     lost = [number for number in start.config.train.keep if number <= step and number not in kept]
     if lost:
-        raise UserError(f"train.keep names step {lost[0]}, and {run.path} has taken {step} steps: "
-                        "leave it out")
+        where = f"{run.path} has taken {step} steps"
+        if start.trunk is not None:
+            where = f"the branch starts after step {step} of {run.path}"
+        raise UserError(f"train.keep names step {lost[0]}, and {where}: leave it out")
 
 
 def check_branch(run: RunDir, start: Start, step: int) -> None:
@@ -181,16 +183,17 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     learning rates depend on it, so a command that would change the number has to say so.
     """
     steps = start.config.train.steps
-    names_steps = "train.steps" in start.given
-    own_end = steps if names_steps else steps_when_saved  # where this command would end the run
-    if step >= own_end and not start.resumes_auto:
+    steps_are_given = "train.steps" in start.given
+    end = steps if steps_are_given else steps_when_saved
+    if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    # With --resume auto, a run that has ended comes here, too. If another command had shortened it,
-    # this one would train it on. If another command had extended it, there is nothing to do.
-    furthest_end = max(steps, steps_when_saved)  # where any command so far would have ended it
-    trains_on = step < furthest_end
-    if not names_steps and steps != steps_when_saved and trains_on:
+    if steps_are_given or steps == steps_when_saved:
+        return
+    # Another command has set the end of the run. With --resume auto the run may be past both ends.
+    # Then there is nothing to do.
+    is_finished = step >= steps and step >= steps_when_saved
+    if not is_finished:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 
@@ -216,14 +219,14 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
             f"on at {next_lr:.2g} and ends at {end_lr:.2g}.")
     if is_past_warmup and next_lr > last_lr > 0:
         words = ["--branch-from", str(run.path)]
-        first_stop = ""
+        first_end = ""
         if step in run.checkpoints.kept_steps():
             words += ["--at", str(step)]
-        else:  # this training replaces the checkpoint
-            first_stop = "stop this training now, and give "
+        else:  # this training replaces the checkpoint, and a single Ctrl-C does so too
+            first_end = "end this training at once, by two Ctrl-C, and give "
         words += ["--train.steps", str(steps)]
         for name, rate in rates.items():
             words += [f"--{name}", f"{rate * last_factor:.2g}"]
         command = f"python {find_script('train.py')} {shlex.join(words)}"
-        note += f" To start low instead: {first_stop}{command}"
+        note += f" To start low instead: {first_end}{command}"
     say(note)

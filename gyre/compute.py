@@ -65,8 +65,8 @@ class Compute:
     def active(self) -> Iterator[None]:
         """Return a context that applies what was chosen to products and compilation.
 
-        At its end the settings are as before. What was compiled in this process is then forgotten,
-        so that no training depends on an earlier one.
+        At its end the settings are as before. After a compiled training, all that was compiled in
+        this process is forgotten, so that no training depends on an earlier one.
         """
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")

@@ -120,11 +120,17 @@ class Trained:
         return f"this text has {n_tokens} tokens; the model {how}, and past that it may get worse"
 
     def default_new_tokens(self, prompt_tokens: int) -> int:
-        """Return how many tokens follow a prompt by default: 200, or what the context has room for.
+        """Return how many tokens follow a prompt by default, see the function of this name."""
+        return default_new_tokens(self.model.config.max_positions, prompt_tokens)
 
-        If the context has no room, returns 1. `Batch` then refuses the prompt.
-        """
-        return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
+
+def default_new_tokens(context: int, prompt_tokens: int) -> int:
+    """Return how many tokens follow a prompt by default: NEW_TOKENS, or what the context of so many
+    tokens has room for.
+
+    If the context has no room, returns 1. `Batch` then refuses the prompt.
+    """
+    return max(1, min(NEW_TOKENS, context - prompt_tokens))
 
 
 def find_trained_length(run: RunDir, config: Config) -> int | None:

@@ -313,7 +313,7 @@ class Parser(argparse.ArgumentParser):
 
 
 @dataclass
-class RunOptions:
+class WeightOptions:
     """Which weights of a run, and where they run."""
 
     checkpoint: Literal["best", "last"] = "best"

@@ -76,7 +76,7 @@ class PendingStep:
     """A step that a GPU may still be computing."""
 
     measured: Tensor
-    """`Measurements` as a tensor (4,)."""
+    """`Measurements` as a tensor, with one value for each of its fields."""
     copied: torch.cuda.Event | None
     """Occurs when `measured` has come from CUDA to the CPU. On other devices None."""
     tokens: int
@@ -105,7 +105,7 @@ class PendingStep:
         assert self.finished_at is not None
         measured = Measurements(*self.measured.tolist())
         loss = measured.loss_sum / self.tokens
-        # The step was skipped if any of the four numbers was not finite. These two are enough here:
+        # The step was skipped if any measured number was not finite. These two are enough here:
         # `stop` and `loss_scale` are always finite.
         finite = math.isfinite(loss) and math.isfinite(measured.grad_norm)
         return StepResult(
@@ -276,7 +276,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
 
 
 def gather_measurements(setup: Setup, loss_sum: Tensor, grad_norm: Tensor) -> Tensor:
-    """Return the numbers of `Measurements`, in its order, as a tensor (4,) on the device."""
+    """Return the numbers of `Measurements`, in its order, as a tensor on the device."""
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
     # 1 times the scale: `get_scale` would wait for a GPU.

@@ -110,7 +110,16 @@ def test_the_weights_are_named_that_are_read(is_imported, best_step, last_step, 
     steps = {"best": best_step, "last": last_step}
     checkpoints = SimpleNamespace(has_best=best_step > 0, saved_step=steps.get)
     run = SimpleNamespace(is_imported=is_imported, checkpoints=checkpoints)
-    assert script.name_weights(run, "best") == name
+    trained = SimpleNamespace(run=run, step=best_step)
+    assert script.name_weights(trained, "best") == name
+
+
+def test_the_named_step_is_that_of_the_weights_that_were_loaded():
+    """By then, the run may have saved others."""
+    checkpoints = SimpleNamespace(has_best=True, saved_step={"best": 9, "last": 12}.get)
+    run = SimpleNamespace(is_imported=False, checkpoints=checkpoints)
+    trained = SimpleNamespace(run=run, step=2)
+    assert script.name_weights(trained, "best") == "best weights, of step 2 of 12"
 
 
 def test_the_run_is_described_on_stderr(call):
@@ -136,6 +145,13 @@ def test_every_token_of_the_prompt_is_prefill(call, ticks, tokenizer):
     assert len(tokenizer.encode("abc")) == 3
     _, err = call("--prompt", "abc", "--max-new-tokens", "1")
     assert "prefill: 3 tokens in 0.500 s (6 tokens/s)\n" in err
+
+
+def test_no_rate_is_printed_if_prompts_of_two_lengths_end_at_once(call, tokenizer, monkeypatch):
+    monkeypatch.setattr("model.generation.sample",
+                        lambda logits, *_: torch.full((len(logits),), tokenizer.eos_id))
+    _, err = call("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "3")
+    assert "tokens/s" not in err
 
 
 def test_no_rate_is_printed_if_the_shortest_prompt_ends_at_once(call, tokenizer, monkeypatch):
@@ -708,6 +724,20 @@ def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeyp
     monkeypatch.setattr(sys, "stdout", shown)
     call("--prompt", "naïve 🙂", "--max-new-tokens", "1")
     assert shown.buffer.getvalue().startswith(b"na?ve ?")
+
+
+@pytest.mark.parametrize("is_terminal, shown", [
+    (True, ["a", "\nb", "", "\n", "", "\ufffdc", "", "\ufffd"]),
+    (False, ["a", "\r\nb", "", "\r\n", "", "\rc", "", "\r"])])
+def test_a_line_end_in_two_parts_is_one_on_a_terminal(call, monkeypatch, is_terminal, shown):
+    """Only a \\r that stands alone is a control character."""
+    parts = ["a\r", "\nb", "\r", "\n", "\r", "c", "\r"]
+    printed = []
+    monkeypatch.setattr(script, "stream", lambda *_: ((0, part) for part in parts))
+    monkeypatch.setattr(script, "is_terminal", lambda stream: is_terminal)
+    monkeypatch.setattr(script, "print", lambda text="", **how: printed.append(text), raising=False)
+    call("--prompt", "x", "--max-new-tokens", "1")
+    assert printed == shown
 
 
 @pytest.mark.parametrize("is_terminal, shown", [(True, "a\ufffd[2J"), (False, "a\x1b[2J")])

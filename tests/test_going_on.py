@@ -38,7 +38,8 @@ def test_a_step_to_keep_that_is_past_is_refused(finished, capfd):
 def test_a_branch_refuses_a_step_to_keep_before_its_first(finished, capfd):
     argv = ["--branch-from", finished, "--train.steps=8", "--train.keep=6"]
     said = error_lines(capfd, train.main, *argv)[-1]
-    assert f"train.keep names step 6, and {finished} has taken 6 steps: leave it out" in said
+    assert (f"train.keep names step 6, and the branch starts after step 6 of {finished}: leave it "
+            "out") in said
 
 
 def test_a_warm_up_that_the_command_gives_is_not_blamed_on_the_run(finished, capfd):

@@ -7,6 +7,7 @@ import gc
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -34,7 +35,8 @@ class Imitation:
     """What a CUDA graph does, without one.
 
     It computes again, from the same inputs into the same tensors. A real one only writes to memory:
-    whether a tensor is the gradient of a parameter is nothing to it.
+    whether a tensor is the gradient of a parameter is nothing to it. Made, it is what is recorded:
+    tensors without values.
     """
 
     def __init__(self, graphs: GradientGraphs, inputs: list[Tensor | None]):
@@ -57,7 +59,7 @@ class Imitation:
         for own, computed in zip(self.gradients, list_gradients(self.graphs), strict=True):
             own.copy_(computed)
         for parameter in self.graphs.parameters:
-            parameter.grad = None
+            parameter.grad = None  # `GradientGraphs.run` makes it `self.gradients`
 
 
 def list_gradients(graphs: GradientGraphs) -> list[Tensor]:
@@ -100,18 +102,23 @@ def with_graphs(setup, graphs_class):
     return replace(setup, graphs=graphs)
 
 
+class TrainedSteps(NamedTuple):
+    numbers: list[tuple[float, float]]  # loss and norm of the gradient of each step
+    weights: list[Tensor]  # after the last one
+    graphs: GradientGraphs | None
+
+
 def trained(setup, graphs_class):
-    """What steps measure, the weights after them, and the graphs."""
     setup = with_graphs(setup, graphs_class)
     results = [train_step(setup, step) for step in range(STEPS)]
     numbers = [(result.loss, result.grad_norm) for result in results]
     weights = [parameter.detach().clone() for parameter in setup.model.parameters()]
-    return numbers, weights, setup.graphs
+    return TrainedSteps(numbers, weights, setup.graphs)
 
 
 def assert_equal_trainings(plain, graphed):
-    assert repr(plain[0]) == repr(graphed[0])  # of which a NaN may be one
-    assert all(torch.equal(*pair) for pair in zip(plain[1], graphed[1], strict=True))
+    assert repr(plain.numbers) == repr(graphed.numbers)  # of which a NaN may be one
+    assert all(torch.equal(*pair) for pair in zip(plain.weights, graphed.weights, strict=True))
 
 
 @pytest.mark.parametrize("case", quick_for(["whole", "equal parts", "dropout"], CASES))
@@ -120,7 +127,7 @@ def test_steps_are_the_same_bit_for_bit(workdir, case):
     plain = trained(build_setup(workdir, *extra), None)
     graphed = trained(build_setup(workdir, *extra), ImitatedGraphs)
     assert_equal_trainings(plain, graphed)
-    assert len(graphed[2].recorded) == (2 if extra else 1)
+    assert len(graphed.graphs.recorded) == (2 if extra else 1)
 
 
 @pytest.mark.parametrize("broken", [BrokenGraphs, MostlyBrokenGraphs])
@@ -129,8 +136,8 @@ def test_what_cannot_be_recorded_runs_as_it_is(workdir, capsys, broken):
     capsys.readouterr()
     graphed = trained(build_setup(workdir, *PARTS), broken)
     assert_equal_trainings(plain, graphed)
-    assert not graphed[2].recorded
-    assert not graphed[2].gradients
+    assert not graphed.graphs.recorded
+    assert not graphed.graphs.gradients
     assert capsys.readouterr().err.count(
         "note: no CUDA graph can be recorded of a step (operation not permitted when stream is "
         "capturing); training goes on without. ") == 1
@@ -196,11 +203,12 @@ def test_graphs_are_for_small_models_on_one_card(workdir):
     assert not uses_graphs(without, alone)
     row_flops = 6 * config.model.matrix_parameters * config.data.seq_len
     rows = int(MOST_FLOPS / row_flops)
-    for batch, gains in ((rows, True), (rows + 1, False)):
-        large = replace(config, train=replace(config.train, batch_size=batch))
-        assert uses_graphs(large, alone) == gains
-    parts = replace(large, train=replace(large.train, micro_batch_size=rows))
-    assert uses_graphs(parts, alone)
+    fitting = replace(config, train=replace(config.train, batch_size=rows))
+    assert uses_graphs(fitting, alone)
+    too_large = replace(config, train=replace(config.train, batch_size=rows + 1))
+    assert not uses_graphs(too_large, alone)
+    in_parts = replace(too_large, train=replace(too_large.train, micro_batch_size=rows))
+    assert uses_graphs(in_parts, alone)
 
 
 def test_the_line_of_the_device_names_the_graphs(workdir):
@@ -224,15 +232,15 @@ def test_a_card_takes_the_same_steps(workdir, extra):
     assert plain.graphs is None
     graphed = trained(build_setup(workdir, *extra, device=CARD), GradientGraphs)
     assert_equal_trainings(trained(plain, None), graphed)
-    assert graphed[2].works
-    assert graphed[2].recorded
+    assert graphed.graphs.works
+    assert graphed.graphs.recorded
 
 
 @pytest.mark.cuda
 def test_a_graph_is_recorded_while_an_older_one_is_garbage(workdir):
     """Freed meanwhile, it would end the recording."""
     setup = build_setup(workdir, "--train.device=cuda", device=CARD)
-    old = trained(setup, GradientGraphs)[2]
+    old = trained(setup, GradientGraphs).graphs
     old.itself = old
     del old
     setup = with_graphs(setup, GradientGraphs)

@@ -20,7 +20,7 @@ import train
 from errors import Range, UserError
 from gyre import options, start
 from gyre.options import OPTIONS, SECTIONS, Config, make_config, show_type
-from gyre.parser import Parser, RunOptions
+from gyre.parser import Parser, WeightOptions
 from gyre.suggest import COMMAND_OPTIONS, HABITS
 from gyre.yaml_files import CONFIGS, read_config
 from model.config import RopeScaling
@@ -324,7 +324,7 @@ def test_the_checkpoint_of_the_last_step_can_be_kept():
 @pytest.fixture
 def mixed():
     """A parser with options of its own, and those of the configuration."""
-    parser = Parser("What it does.\n\n    an example\n", RunOptions, Sampling, config=True)
+    parser = Parser("What it does.\n\n    an example\n", WeightOptions, Sampling, config=True)
     parser.add_argument("runs", nargs="+", metavar="RUN")
     return parser
 
@@ -349,7 +349,7 @@ def test_a_mistake_in_an_option_of_a_command_is_told(mixed, argv, words):
 
 
 def test_a_command_refuses_a_number_outside_its_range():
-    parser = Parser("What it does.", RunOptions, Sampling)
+    parser = Parser("What it does.", WeightOptions, Sampling)
     with pytest.raises(UserError, match=r"^top_p must be in \(0, 1\], not 1.5$"):
         parser.parse_args(["--top-p", "1.5"])
 
@@ -799,12 +799,12 @@ def test_docstrings_are_read_for_help_only(monkeypatch, capsys):
         return {}
 
     monkeypatch.setattr(options, "read_docs", read_docs)
-    parser = Parser(None, RunOptions)
+    parser = Parser(None, WeightOptions)
     parser.parse_args([])
     assert classes == []
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
-    assert classes == [RunOptions, RunOptions]  # once for each option
+    assert classes == [WeightOptions, WeightOptions]  # once for each option
 
 
 def test_help_shows_every_option(capsys):

@@ -156,7 +156,7 @@ def test_the_loss_is_divided_by_the_tokens_of_all_ranks(workdir, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
+def test_gradients_are_scaled_for_an_average_over_ranks(workdir, monkeypatch, size):
     """DDP and FSDP divide the sum of all gradients by the number of ranks, `size`.
 
     So each rank multiplies its gradient by `size` first. Here nothing is divided, which shows it.
@@ -164,9 +164,8 @@ def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
     alone = build_setup(workdir, "--optim.grad_clip", "0")
     setup = build_setup(workdir, "--optim.grad_clip", "0")
     ranks = replace(setup, world=World(0, size, CPU))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(World, "sum_tensor", lambda self, values: values)
-        norm = train_step(ranks, 0).grad_norm
+    monkeypatch.setattr(World, "sum_tensor", lambda self, values: values)
+    norm = train_step(ranks, 0).grad_norm
     assert norm == pytest.approx(size * train_step(alone, 0).grad_norm, rel=1e-5)
 
 
