@@ -2,8 +2,8 @@
 
 Most of the others add rows to the normalised stream of which queries and keys are made, but not to
 that of values. The rows and that stream both have rms 1. (After Shortformer's position-infused
-attention, Press et al. 2020, arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the
-model knows nothing of them.
+attention, Press et al. 2020, arXiv:2012.15832, section 5.1, page 5: key = query = X + P and value =
+X.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
 
 Shapes are those of model/position.py.
 """
@@ -160,7 +160,8 @@ class PartialRoPE25(RoPE):
 
     Their frequencies are those of a head of R channels, theta^(-2j/R). (`model.partial` is another
     thing: it keeps the fastest frequencies of a head of D channels.) R is the even number that is
-    nearest to the share, and at least 2. (After Khan et al. 2026, arXiv:2603.11611)
+    nearest to the share, and at least 2. (After Khan et al. 2026, arXiv:2603.11611, table 1 in
+    appendix A: for a tenth, 6 of 64 channels, 12 of 128 and 26 of 256)
     """
 
     options = ("theta",)
@@ -219,8 +220,9 @@ class PoPEWithoutPhases(PositionEncoding):
     t theta_c, with theta_c = theta^(-c/D) for c = 0 .. D-1, and the same for the key at n. Their
     score is the sum over c of mu_q mu_k cos((n - t) theta_c), over sqrt(D). As real numbers, it is
     the product of [mu cos, mu sin], vectors of twice the width. (After Gopalakrishnan et al. 2025,
-    arXiv:2509.10534. With equal weights, the packages PoPE-pytorch 0.2.1 and x-transformers 2.31.10
-    compute the same scores.)
+    arXiv:2509.10534v3: magnitudes, angles and scores are equations 3 to 5 on page 2, the product is
+    equation 10 on page 4. With equal weights, the packages PoPE-pytorch 0.2.1 and x-transformers
+    2.31.10 compute the same scores.)
     """
 
     options = ("theta",)
@@ -265,7 +267,8 @@ class PoPE(PoPEWithoutPhases):
     """Polar positions whose keys have learned phases too: cos((n - t) theta_c + delta_c).
 
     Each layer, key head and channel has a delta, which is clamped to -2 pi .. 0 and starts at 0, as
-    in both packages. What training moves out of these bounds has no gradient any more.
+    in both packages. (Equation 6 and the text below it, on page 3 of the article. Starting at 0 is
+    its choice for longer texts.) What training moves out of these bounds has no gradient any more.
     """
 
     def __init__(self, config: ModelConfig):

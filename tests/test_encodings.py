@@ -630,6 +630,7 @@ def test_partial_rope_has_the_frequencies_of_the_channels_it_turns():
 
 @pytest.mark.parametrize("head_dim, rotated", [(64, 6), (128, 12), (256, 26), (32, 4), (8, 2)])
 def test_a_tenth_of_the_channels_is_the_nearest_even_number_but_not_0(head_dim, rotated):
+    """The first three are in table 1 of arXiv:2603.11611."""
     freqs_cis = random_model(position="partial_10", head_dim=head_dim).position.freqs_cis(1, 2)
     turned = freqs_cis[0, :, 1] != 0
     assert turned.tolist() == [True] * (rotated // 2) + [False] * ((head_dim - rotated) // 2)
