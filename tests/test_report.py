@@ -1086,6 +1086,35 @@ def test_the_long_study_says_what_past_the_training_length_costs(studies, arm):
     assert f"| `{arm}` | {' | '.join(cells)} |" in words("studies/what-where-long/notes.md")
 
 
+@pytest.mark.parametrize("arm", ["sin_qk", "rope_sin_qk", "pope_4e3"])
+@pytest.mark.parametrize("length", ["4M", "8M"])
+def test_the_long_study_says_where_the_lead_is(arm, length):
+    folder = ROOT / "studies" / "what-where-long"
+    split = {row["run"]: row for row in read_lines(folder / "split.jsonl")}
+    runs = [(f"{arm}-s{seed}-{length}", f"rope-s{seed}-{length}") for seed in range(6)]
+    cells = []
+    for kind in ("repeated pair", "repeated token", "new"):
+        differences = [split[run][kind]["loss"] - split[rope][kind]["loss"]
+                       for run, rope in runs if run in split]
+        cells.append(", ".join(f"{value:+.3f}" for value in differences))
+    assert f"| `{arm}` | {' | '.join(cells)} |" in words("studies/what-where-long/notes.md")
+
+
+@pytest.mark.parametrize("name", ["qk-mechanism", "what-where"])
+def test_the_notes_say_what_each_layer_does(studies, name):
+    study = studies[name]
+    page = words(f"studies/{name}/notes.md")
+    for arm in study.plan.arms:
+        last = [record.trajectory[-1] for record in study.records_of(arm).values()]
+        cells = []
+        for key in ("permuted", "shift"):
+            cells.append(f"{statistics.mean(getattr(point, key) for point in last):.2f}")
+        for key in ("by_distance", "previous"):
+            layers = zip(*(map(max, getattr(point, key)) for point in last), strict=True)
+            cells.append(" ".join(f"{statistics.mean(layer):.2f}" for layer in layers))
+        assert f"| `{arm}` | {' | '.join(cells)} |".replace("-0.00", "0.00") in page
+
+
 @pytest.mark.parametrize("name", ["qk-rates", "what-where-rates", "what-where-english-rates"])
 def test_the_page_of_rates_has_what_tuning_found(name):
     path = ROOT / "studies" / name
