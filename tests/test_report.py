@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from builders import ROOT, exit_code
 from made_up_study import HORIZONS, change, make_pair, make_study
+from matplotlib.image import imread
 from scipy.special import stdtrit
 
 from ablation import plots, report, stats
@@ -1163,6 +1164,32 @@ def test_the_committed_report_shows_the_figures_in_its_folder(name):
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
+
+
+@pytest.mark.slow
+def test_the_figure_of_the_readme_is_what_its_code_draws(tmp_path, monkeypatch):
+    page = (ROOT / "studies" / "qk-long" / "notes.md").read_text(encoding="utf-8")
+    (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    drawn = tmp_path / "fig_five.png"
+    monkeypatch.chdir(ROOT)
+    exec(code.replace("studies/qk-long/fig_five.png", str(drawn)), {})
+    here, there = (imread(file) for file in (drawn, ROOT / "studies/qk-long/fig_five.png"))
+    assert here.shape == there.shape
+    # Another processor may round a pixel differently; another curve moves many.
+    assert (np.abs(here - there) > 0.1).any(axis=-1).mean() < 1e-4
+
+
+def test_results_md_says_how_far_rope_leads_early(studies):
+    study = studies["qk-long"]
+    leads = []
+    for arm in ("rope_2e3", "nope", "rope"):
+        curves = study.curves(arm, "loss")
+        leads.append(statistics.mean(curve[147456] - curves[seed][147456]
+                                     for seed, curve in study.curves("sin", "loss").items()))
+    page = words("docs/results.md")
+    assert f"RoPE leads sinusoids by {leads[0]:.2f} after 147 thousand tokens." in page
+    assert f"leads them by {leads[1]:.2f}, as much as RoPE at that rate" in page
+    assert leads[1] == pytest.approx(leads[2], abs=0.005)
 
 
 def test_the_typical_spread_is_that_of_the_committed_studies(studies):
