@@ -513,16 +513,18 @@ def change_at_twice_the_length(study, arm, mode="nonoverlapping"):
 
 
 def test_positions_md_says_what_longer_windows_cost(studies):
-    full = studies["five"]
+    full = studies["qk-long"]
     page = words("docs/positions.md")
-    rope, sin, alibi = (change_at_twice_the_length(full, arm) for arm in ("rope", "sin", "alibi"))
+    arms = ("rope_2e3", "sin", "alibi")
+    rope, sin, alibi = (change_at_twice_the_length(full, arm) for arm in arms)
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
     assert (f"{rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
             f"for ALiBi (means of {len(full.plan.seeds)} seeds;") in page
-    rope, sin, alibi = (change_at_twice_the_length(full, arm, "sliding")
-                        for arm in ("rope", "sin", "alibi"))
+    rope, sin, alibi = (change_at_twice_the_length(full, arm, "sliding") for arm in arms)
     assert (f"the changes are {rope:+.2f} (RoPE), {sin:+.2f} (sinusoids) and {alibi:+.2f} (ALiBi;"
             in page)
+    slow = change_at_twice_the_length(full, "rope")
+    assert f"rises by [{slow:+.2f}](../studies/five/RESULTS.md)" in page
 
 
 def test_the_guide_says_what_yarn_gains(studies):
