@@ -77,6 +77,9 @@ class GraphedStep:
         if compiled:
             self.run_layer = torch.compile(run_layer)
             self.run_output = torch.compile(run_output)
+        # The capacity of the cache is rounded up, and may be more than a text can have.
+        self.max_keys = int(min(cache.keys[0].shape[2], model.config.max_positions,
+                                model.position.cache_limit))
         self.blocks: dict[int, DecodingBlock] = {}
         """By the number of keys that they read."""
         self.clear_rest()
@@ -91,9 +94,8 @@ class GraphedStep:
     def __call__(self, model: Transformer, tokens: Tensor, cache: KVCache | None) -> Tensor:
         if cache is not self.cache or tokens.shape[1] != 1 or cache.length == 0:
             return next_logits(model, tokens, cache)
-        capacity = cache.keys[0].shape[2]
         start = cache.length
-        if start == capacity:  # next_logits says what is wrong
+        if start >= self.max_keys:  # next_logits says what is wrong
             return next_logits(model, tokens, cache)
         block = self.find_block(start)
         block.fill(tokens, start)
@@ -122,8 +124,7 @@ class GraphedStep:
 
     def find_block(self, start: int) -> "DecodingBlock":
         """Return the step for the token at position `start`, recorded if it was not before."""
-        capacity = self.cache.keys[0].shape[2]
-        n_keys = min(capacity, KEY_BLOCK * (start // KEY_BLOCK + 1))
+        n_keys = min(self.max_keys, KEY_BLOCK * (start // KEY_BLOCK + 1))
         if n_keys not in self.blocks:
             self.blocks[n_keys] = self.make_block(n_keys, start)
         return self.blocks[n_keys]
@@ -216,7 +217,7 @@ class DecodingBlock:
             self.embedded = torch.zeros(rows, 1, model.config.dim, dtype=keys.dtype,
                                         device=keys.device)
         # One table for texts of all lengths: else keys could not be cached.
-        self.rotations = encoding.freqs_cis(0, min(n_keys, model.config.max_positions))
+        self.rotations = encoding.freqs_cis(0, n_keys)
         self.has_bias = encoding.bias(self.indices[:1], self.indices[:1]) is not None
         self.no_bias = torch.zeros(1, 1, 1, n_keys, dtype=keys.dtype, device=keys.device)
         self.logits = torch.empty(0)

@@ -6,7 +6,10 @@ from builders import random_tokens, sharp_model
 
 from gyre import graphed
 from gyre.graphed import GraphedStep, can_graph, graph_batch
+from model.config import RopeScaling
+from model.encodings import POSITIONS
 from model.generation import Batch, next_logits
+from model.position import PositionEncoding
 from model.sampling import Sampling
 from model.transformer import KVCache
 
@@ -68,6 +71,44 @@ def test_grouped_heads_and_a_bias_are_decoded_alike():
     tokens = random_tokens(12, seed=3).view(1, 12)
     expected = decode_all(plain, model, tokens, known=2)
     assert (decode_all(unrecorded, model, tokens, known=2) - expected).abs().max() < 1e-5
+
+
+class KeyBias(PositionEncoding):
+    """A bias that is read from a table of `max_positions` numbers."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.table = torch.linspace(0, 1, config.max_positions)
+
+    def bias(self, q_positions, k_positions):
+        return self.table[k_positions].expand(1, len(q_positions), -1)
+
+
+DYNAMIC = {"rope_scaling": RopeScaling("dynamic", 4.0, 12), "max_positions": 40}
+
+
+@pytest.mark.parametrize("options", [DYNAMIC, {"position": "key_bias", "max_positions": 12}],
+                         ids=["dynamic", "bias"])
+@torch.inference_mode()
+def test_a_cache_with_more_room_than_a_text_changes_nothing(monkeypatch, options):
+    """Rotations are scaled in texts of more than 12 tokens, and there is no bias past them."""
+    monkeypatch.setitem(POSITIONS, "key_bias", KeyBias)
+    model = sharp_model(n_layers=1, **options)
+    tokens = random_tokens(12, seed=3).view(1, 12)
+    expected = decode_all(plain, model, tokens, known=2)
+    assert (decode_all(unrecorded, model, tokens, known=2) - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("options, message", [
+    (DYNAMIC, "past 12 tokens"), ({"max_positions": 12}, "longer than the context")],
+    ids=["dynamic", "plain"])
+@torch.inference_mode()
+def test_what_a_larger_cache_could_hold_is_an_error(options, message):
+    model = sharp_model(n_layers=1, **options)
+    tokens = random_tokens(12).view(1, -1)
+    step = GraphedStep(model, filled_cache(model, tokens), recorded=False)
+    with pytest.raises(ValueError, match=message):
+        step(model, tokens[:, :1], step.cache)
 
 
 @torch.inference_mode()
