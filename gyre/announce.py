@@ -7,6 +7,7 @@ import shlex
 import torch
 
 from data.dataset import Prepared
+from data.sources import TEXT_ORIGIN
 from errors import busy_load, find_script, note_backslash_n, place_scripts, say
 from gyre.estimate import describe_load, format_estimate
 from gyre.fit import FITTED_TO_STEPS
@@ -90,6 +91,8 @@ def print_notes(resolved: Resolved, setup: Setup) -> None:
         assert config.init_from is not None
         base = RunDir.open(config.init_from)
         base.note_missing_best()
+        if not any(name in start.given for name in TEXT_ORIGIN):
+            note_same_text(base, setup.data)
         note_unfit_tokenizer(base, setup.data)
     if "train.sample_prompt" in start.given:
         note_backslash_n("--train.sample_prompt", [config.train.sample_prompt])
@@ -126,6 +129,14 @@ def note_busy_cores() -> None:
     if torch.get_num_threads() > 1 and not threads_sleep and busy_load():
         say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
             "it may be several times as fast")
+
+
+def note_same_text(base: RunDir, data: Prepared) -> None:
+    """Print a note if a fine-tuning trains on the text that its base was trained on."""
+    base_text = base.manifest.get("text", {})  # an imported run has none
+    if base_text.get("sha256") == data.manifest["text"]["sha256"]:
+        say(f"note: this is the text that {base.path} was trained on: --data.files names another "
+            "one")
 
 
 def note_unfit_tokenizer(base: RunDir, data: Prepared) -> None:

@@ -79,3 +79,15 @@ def test_a_fine_tuning_that_made_it_better_is_silent(workdir, finished, capfd):
     better = training_argv(workdir, "--init-from", finished, "--train.steps=3")
     assert exit_code(train.main, *better) == 0
     assert "still the better model" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("names_text", [True, False])
+def test_a_fine_tuning_on_the_same_text_says_so_unless_it_is_named(
+    workdir, finished, capfd, names_text
+):
+    argv = training_argv(workdir, "--init-from", finished, "--train.steps=3")
+    if not names_text:
+        argv = [arg for arg in argv if not str(arg).startswith("--data.files")]
+    assert exit_code(train.main, *argv) == 0
+    note = f"note: this is the text that {finished} was trained on: --data.files names another one"
+    assert (note in capfd.readouterr().err) is not names_text
