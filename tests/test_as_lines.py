@@ -327,6 +327,19 @@ def test_an_author_without_a_name_has_another_one(tmp_path, capsys, row):
     assert texts(path, capsys=capsys) == [{"text": "user7: Hi."}]
 
 
+@pytest.mark.parametrize("text, plain", [
+    ("bread &amp; milk &lt;3", "bread & milk <3"), ("&amp;lt;", "&lt;"),
+    ("<@U1>, hi", "@Zo\u00eb, hi"), ("<@U2> and <@U3|ann>", "@U2 and @ann"),
+    ("<#C1|general>: <!here> <!subteam^S1|@team>", "#general: @here @team"),
+    ("see <https://a.b/?c&amp;d> or <https://a.b|this>", "see https://a.b/?c&d or this")])
+def test_marks_of_slack_become_plain_text(tmp_path, capsys, text, plain):
+    """Of a mention, the name that the same person has in another message."""
+    rows = [{"user": "U1", "user_profile": {"real_name": "Zo\u00eb"}, "ts": "1675209540.9",
+             "text": text}, {"user": "U1", "ts": "1675209541.9", "text": "Yes."}]
+    path = write(tmp_path / "a.json", json.dumps(rows))
+    assert texts(path, capsys=capsys) == [{"text": f"Zo\u00eb: {plain}\nZo\u00eb: Yes."}]
+
+
 def test_messages_of_one_day_stand_below_each_other(tmp_path, capsys):
     times = ("1675209540.1", "1675209550.1")
     rows = [{"user": "Ann", "ts": time, "text": "Hi."} for time in times]

@@ -230,6 +230,10 @@ MESSAGE_FIELDS = (
 )
 
 
+# What Slack writes for mentions and links: <@U1>, <@U1|ann>, <#C1|general>, <!here>, <URL|words>.
+SLACK_MARK = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+
+
 def look_up(row: dict[str, Any], path: str) -> Any:
     """Return the value under a key, or under a key in an object; None if there is none."""
     value: Any = row
@@ -238,8 +242,35 @@ def look_up(row: dict[str, Any], path: str) -> Any:
     return value
 
 
-def read_message_row(row: Any) -> tuple[str, str] | None:
+def find_slack_names(rows: list[Any]) -> dict[str, str]:
+    """Return the names of people in messages of Slack by their ids."""
+    names = {}
+    for row in rows:
+        if not isinstance(row, dict):
+            continue
+        person = row.get("user")
+        name = look_up(row, "user_profile.real_name")
+        if isinstance(person, str) and isinstance(name, str):
+            names[person] = name
+    return names
+
+
+def plain_slack_text(text: str, names: dict[str, str]) -> str:
+    """Return a text of Slack as it is shown there. `names` has the names of people by their ids."""
+    def show(mark: re.Match[str]) -> str:
+        sign, target, label = mark.groups()
+        sign = sign.replace("!", "@")
+        if label is None:
+            label = names.get(target, target)
+        return sign + label.removeprefix(sign)
+
+    return html.unescape(SLACK_MARK.sub(show, text))
+
+
+def read_message_row(row: Any, slack_names: dict[str, str]) -> tuple[str, str] | None:
     """Return the day of a message and "NAME: TEXT", or "" if it has no text; None for other rows.
+
+    `slack_names` has the names of people in messages of Slack by their ids.
     """
     if not isinstance(row, dict):
         return None
@@ -249,6 +280,9 @@ def read_message_row(row: Any) -> tuple[str, str] | None:
         if author is None or date_key not in row:
             continue
         text = plain_text(row.get(text_key))
+        if date_key == "ts":
+            author = slack_names.get(author, author)
+            text = plain_slack_text(text, slack_names)
         said = f"{author}: {text}" if text.strip() else ""
         return day_of(row[date_key]), said
     return None
@@ -279,7 +313,9 @@ def day_of(time: Any) -> str:
 
 def join_days(rows: list[Any]) -> list[Any]:
     """Return the messages of each day as one text, or the rows if most are no messages."""
-    messages = list(filter(None, map(read_message_row, rows)))
+    slack_names = find_slack_names(rows)
+    read = [read_message_row(row, slack_names) for row in rows]
+    messages = [message for message in read if message is not None]
     said = [(day, text) for day, text in messages if text]
     if not said or 2 * len(messages) < len(rows):
         return rows
