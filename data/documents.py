@@ -20,7 +20,7 @@ from data.columns import (
     value_text,
 )
 from data.kinds import PLAIN, TABLES, file_kind
-from data.notes import Notes, look_at_start
+from data.notes import SHORT_ROW, Notes, look_at_start
 from data.readers import NotUTF8, is_damaged, read_text, reading, split_documents
 from data.search import LeftOut, Search
 from data.tables import read_rows
@@ -137,6 +137,7 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         measure_columns(row, types, notes.sizes, notes.rows == notes.rows_without_text)
         if text is not None:
             notes.look_for_misread(text, f"column {column}")
+            notes.short_rows += len(text) < SHORT_ROW
             notes.rows_with_tags += "<" in text and HTML_TAG.search(text) is not None
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))

@@ -45,6 +45,8 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 LICENCE_BEGINS = r"^\*\*\* ?START OF TH(E|IS) PROJECT GUTENBERG"
 WITHOUT_LICENCE = (
     r"awk '/^\*\*\* *END OF/ {on = 0} on; /^\*\*\* *START OF/ {on = 1}' FILE > NEW.txt")
+SHORT_ROW = 40  # characters: about eight words of English
+LEAST_ROWS = 100  # with text, in tables of which short ones are noted
 TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in angle brackets
 # How to have the rows of a table without the tags of web pages, which have no line breaks.
 WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
@@ -147,6 +149,8 @@ class Notes:
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
     """Whether a row has a letter in the column."""
+    short_rows: int = 0
+    """Rows that have fewer than SHORT_ROW characters of text."""
     rows_with_tags: int = 0
     """Rows that have tags of web pages in their text."""
     skipped_tables: list[str] = field(default_factory=list)
@@ -179,6 +183,7 @@ class Notes:
         """Add what was noticed in a file that has been read. Of two files, the first is named."""
         self.rows += noticed.rows
         self.rows_without_text += noticed.rows_without_text
+        self.short_rows += noticed.short_rows
         self.rows_with_tags += noticed.rows_with_tags
         self.other_columns |= noticed.other_columns
         self.has_letters |= noticed.has_letters
@@ -302,6 +307,12 @@ class Notes:
             lines.append(f"note: {note}")
         if self.rows > self.rows_without_text and not self.has_letters:
             lines.append(f"note: column {column} has no letters: its numbers are trained as text")
+        n_texts = self.rows - self.rows_without_text
+        if n_texts >= LEAST_ROWS and 2 * self.short_rows > n_texts:
+            lines.append(f"note: {self.short_rows:,} of {n_texts:,} texts have fewer than "
+                         f"{SHORT_ROW} characters, and each row is a document: a model of "
+                         "them writes such short texts. If rows belong together, as the messages "
+                         "of a chat do, join them first")
         if self.rows_with_tags > TAGGED_SHARE * self.rows:
             lines.append(f"note: {self.rows_with_tags:,} of {self.rows:,} rows have tags of web "
                          f"pages, which are trained as text: {WITHOUT_TAGS} drops them")

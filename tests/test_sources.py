@@ -418,7 +418,7 @@ def notes(capsys):
     ([{"text": "a"}, {"text": "", "note": "", "": "5"}], "1 of 2", "''"),
     ([{"text": "a"}, {"messages": [{"role": "user"}]}], "1 of 2", "messages"),
     ([{"text": "a"}, {"title": "b", "body": None, "url": "c"}], "1 of 2", "title, url"),
-    ([{"text": "a"}] * 1000 + [{"text": ""}] * 1000, "1,000 of 2,000", None)])
+    ([{"text": "a long text " * 4}] * 1000 + [{"text": ""}] * 1000, "1,000 of 2,000", None)])
 def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, counts, have):
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
     rest = f" (they have {have})" if have else ""
@@ -481,6 +481,17 @@ def test_a_column_without_letters_is_noted(tmp_path, capsys, years, noted):
     texts(files=write(tmp_path / "a.csv", "\n".join(["year,review", *rows])), column="year")
     expected = ["column year has no letters: its numbers are trained as text"]
     assert notes(capsys) == (expected if noted else [])
+
+
+@pytest.mark.parametrize("n_short, n_long, noted", [
+    (100, 0, True), (51, 49, True), (50, 50, False), (99, 0, False)])
+def test_rows_of_few_words_are_noted(tmp_path, capsys, n_short, n_long, noted):
+    rows = ["Yes, see you there."] * n_short + ["Many words. " * 4] * n_long
+    texts(files=write_jsonl(tmp_path / "a.jsonl", rows))
+    note = (f"{n_short} of {len(rows)} texts have fewer than 40 characters, and each row is a "
+            "document: a model of them writes such short texts. If rows belong together, as the "
+            "messages of a chat do, join them first")
+    assert notes(capsys) == ([note] if noted else [])
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
