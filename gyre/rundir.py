@@ -169,6 +169,8 @@ def find_run(path: Path, runs: Path) -> Path:
                         f"{shlex.quote(str(path))} --to run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
+    if path.suffix.lower() == ".gguf":
+        raise UserError(f"there is no file {path.absolute()}")
     place = str(folder)
     if not folder.is_absolute() and not folder.parent.exists():  # perhaps the wrong folder
         place = f"{folder} in {Path.cwd()}"

@@ -388,6 +388,7 @@ def refused(path):
      "the runs"),
     ("s1", "no run folder at runs/s1: python evaluate.py lists the runs; a model of the Hub is the "
      "folder that it was downloaded to"),
+    ("model.gguf", "there is no file HERE/model.gguf"),
     ("runs/gpt2", "no run folder at runs/gpt2: python evaluate.py lists the runs"),
     ("some/model", "no run folder at some/model in HERE: python evaluate.py lists the runs; a "
      "model of the Hub is the folder that it was downloaded to"),
