@@ -340,6 +340,18 @@ def test_marks_of_slack_become_plain_text(tmp_path, capsys, text, plain):
     assert texts(path, capsys=capsys) == [{"text": f"Zo\u00eb: {plain}\nZo\u00eb: Yes."}]
 
 
+@pytest.mark.parametrize("users, name", [
+    ([{"id": "U2", "name": "ann", "real_name": "Ann B."}, {"id": "U3"}], "Ann B."),
+    ([{"id": "U2", "name": "ann", "profile": {"real_name": "Ann"}}], "Ann"),
+    ([{"id": "U2", "name": "ann"}], "ann"), ({"U2": "ann"}, "U2"), ("{", "U2")])
+def test_names_of_slack_come_from_its_list_of_people(tmp_path, capsys, users, name):
+    content = users if isinstance(users, str) else json.dumps(users)
+    write(tmp_path / "users.json", content)
+    row = {"user": "U2", "ts": "1675209540.9", "text": "I am <@U2>."}
+    path = write(tmp_path / "general/2023-01-31.json", json.dumps([row]))
+    assert texts(path, capsys=capsys) == [{"text": f"{name}: I am @{name}."}]
+
+
 def test_messages_of_one_day_stand_below_each_other(tmp_path, capsys):
     times = ("1675209540.1", "1675209550.1")
     rows = [{"user": "Ann", "ts": time, "text": "Hi."} for time in times]

@@ -195,7 +195,9 @@ def read_json(path: Path) -> Iterator[Any]:
     if len(rows) == 1:
         (value,) = rows
         rows = value if isinstance(value, list) else find_rows(value)
-    for row in join_days(rows):
+    # Slack exports a folder for each channel, and the list of all people beside these.
+    people = read_slack_people(path.resolve().parent.parent / "users.json")
+    for row in join_days(rows, people):
         inner = list(row.values()) if isinstance(row, dict) else []
         if len(inner) == 1 and isinstance(inner[0], dict):
             yield inner[0]
@@ -240,6 +242,22 @@ def look_up(row: dict[str, Any], path: str) -> Any:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def read_slack_people(path: Path) -> dict[str, str]:
+    """Return the names of people in Slack's users.json by their ids; none if it is not there."""
+    people: Any = []
+    with suppress(OSError, ValueError):
+        people = json.loads(path.read_bytes())
+    names = {}
+    for person in people if isinstance(people, list) else []:
+        if not isinstance(person, dict) or not isinstance(person.get("id"), str):
+            continue
+        known = [look_up(person, key) for key in ("real_name", "profile.real_name", "name")]
+        name = next((name for name in known if isinstance(name, str) and name), None)
+        if name is not None:
+            names[person["id"]] = name
+    return names
 
 
 def find_slack_names(rows: list[Any]) -> dict[str, str]:
@@ -311,9 +329,12 @@ def day_of(time: Any) -> str:
     return str(datetime.fromtimestamp(seconds, UTC).date())
 
 
-def join_days(rows: list[Any]) -> list[Any]:
-    """Return the messages of each day as one text, or the rows if most are no messages."""
-    slack_names = find_slack_names(rows)
+def join_days(rows: list[Any], slack_people: dict[str, str]) -> list[Any]:
+    """Return the messages of each day as one text, or the rows if most are no messages.
+
+    `slack_people` has names that Slack's list of people knows, by the ids.
+    """
+    slack_names = slack_people | find_slack_names(rows)
     read = [read_message_row(row, slack_names) for row in rows]
     messages = [message for message in read if message is not None]
     said = [(day, text) for day, text in messages if text]
