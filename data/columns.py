@@ -21,7 +21,7 @@ CHAT = "list of turns"
 # Patterns of the types of columns that can be read, as `name_type`, Arrow and `datasets` name them.
 TEXT_PATTERN = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
 LIST_PATTERN = (
-    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<.*: (large_)?string>"
+    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<[^<>]*: (large_)?string>"
     r"|List\(Value\('(large_)?string'\)\)"
 )
 CHAT_PATTERN = (
@@ -157,10 +157,11 @@ def jq_field(name: str) -> str:
 
 def split_column(column: str, present: Container[str]) -> list[str]:
     """Return the names in data.column: the whole of it if a column is called so, or else the names
-    between its commas."""
+    between its commas, each once."""
     if column in present:
         return [column]
-    return [name if name in present else name.strip() for name in column.split(",")]
+    names = [name if name in present else name.strip() for name in column.split(",")]
+    return list(dict.fromkeys(names))
 
 
 def row_text(row: Mapping[str, Any], column: str) -> str | None:
@@ -252,9 +253,9 @@ def no_text_error(
         nested = advise_nested(name, types, text_columns, sizes, is_parquet)
         have_words = any(sizes.prose[other] for other in text_columns)
         if nested and text_columns and sizes.rows > 0 and not have_words:
-            advice = nested.removeprefix("; ")
-        else:
-            advice += nested
+            advice = nested
+        elif nested:
+            advice += f"; {nested}"
     return NoText(f"it has no text in a column {name!r}, only {', '.join(described)}: {advice}")
 
 
@@ -327,9 +328,9 @@ def advise_nested(
     nested = choose_nested(name, types, text_columns, sizes)
     if nested is None:
         return ""
-    advice = "; "
+    advice = ""
     if nested != name and text_columns:
-        advice = f"; column {nested} has more text: "
+        advice = f"column {nested} has more text: "
     if nested == "mapping" and "current_node" in types and not is_parquet:  # ChatGPT's
         return f"{advice}{CONVERT} writes its chats, which --data.column messages reads"
     key = "KEY"  # where it is not known, or deeper

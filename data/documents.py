@@ -128,8 +128,8 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
     for row in rows:
         notes.rows += 1
         columns = split_column(column, row)
-        notes.look_at_types(row, columns)
         text = row_text(row, column)
+        notes.look_at_types(row, columns, has_text=text is not None)
         if text is None:
             notes.rows_without_text += 1
             notes.other_columns |= columns_in_use(row) - set(columns)

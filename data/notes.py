@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +146,8 @@ class Notes:
     that has one."""
     unreadable_columns: dict[str, str] = field(default_factory=dict)
     """Columns that have values of such types, each with the type of the first one."""
+    unread_values: Counter[str] = field(default_factory=Counter)
+    """By column, how many rows have such a value there, and text in other columns."""
     joined: dict[str, str] = field(default_factory=dict)
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
@@ -197,6 +200,7 @@ class Notes:
             self.other_types.setdefault(kind, column)
         for column, kind in noticed.unreadable_columns.items():
             self.unreadable_columns.setdefault(column, kind)
+        self.unread_values.update(noticed.unread_values)
         for kind, column in noticed.joined.items():
             self.joined.setdefault(kind, column)
         for kind, name in noticed.kinds.items():
@@ -252,8 +256,11 @@ class Notes:
             if name not in names[-1:]:  # the pieces of a file come one after another
                 names.append(name)
 
-    def look_at_types(self, row: Mapping[str, Any], columns: list[str]) -> None:
-        """Note which values in these columns of a row are joined, and which cannot be read."""
+    def look_at_types(self, row: Mapping[str, Any], columns: list[str], has_text: bool) -> None:
+        """Note which values in these columns of a row are joined, and which cannot be read.
+
+        `has_text` says whether any of them has text.
+        """
         for name in columns:
             kind = name_type(row.get(name))
             if kind in (TEXT_LIST, FORMATTED, CHAT):
@@ -261,6 +268,7 @@ class Notes:
             elif kind not in ("str", NOTHING):
                 self.other_types.setdefault(kind, name)
                 self.unreadable_columns.setdefault(name, kind)
+                self.unread_values[name] += has_text
 
     def name_longest_column(self) -> list[str]:
         """Return a note if a column has much more text than the one that is read."""
@@ -322,7 +330,7 @@ class Notes:
         return lines
 
     def lines_of_silent_columns(self) -> list[str]:
-        """Return a note for each of several columns that has values in rows, and never text."""
+        """Return a note for each of several columns that has values in rows, and no text there."""
         lines: list[str] = []
         for name, kind in self.unreadable_columns.items():
             if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
@@ -333,6 +341,9 @@ class Notes:
                     program = shlex.quote(f"{path} = {path}.KEY")
                     lines[-1] += (f"; jq -c {program} FILE > NEW.jsonl takes one key out of its "
                                   "objects")
+            elif self.unread_values[name]:
+                lines.append(f"note: column {name} has no text in {self.unread_values[name]:,} of "
+                             f"{self.rows:,} rows (but {kind}), which are read without it")
         return lines
 
     def lines_of_skipped_tables(self) -> list[str]:

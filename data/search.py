@@ -283,9 +283,10 @@ class Search:
         None if there is no such suffix, or only those of files that are no prose.
         """
         for kind, paths in self.unknown_kinds():
-            # Not of a compressed file, whose name has another suffix behind it.
-            if paths[0].lower().endswith(kind) and begins_as_text(paths[0]):
-                spellings = Counter(path[-len(kind):] for path in paths)
+            # Not those of compressed files, whose names have another suffix behind it.
+            unpacked = [path for path in paths if path.lower().endswith(kind)]
+            if unpacked and begins_as_text(unpacked[0]):
+                spellings = Counter(path[-len(kind):] for path in unpacked)
                 ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
                 return suffix, os.path.join(glob.escape(self.pattern), "**",
                                             f"*{glob.escape(suffix)}")

@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any
@@ -194,9 +194,14 @@ def check_header(
     for name in split_column(column, names):
         if name not in names:
             raise missing_column_error(name, column, names, delimiter, rows)
-        if names.count(name) > 1:
-            raise UserError(f"its first line names {names.count(name)} columns {name!r}: give each "
-                            "another name")
+        check_once(name, names, f"line {number}")
+
+
+def check_once(name: str, names: Sequence[str], where: str) -> None:
+    """Raise UserError if several columns of a table have this name, in `names` or in words."""
+    if names.count(name) > 1:
+        raise UserError(f"{where} names {names.count(name)} columns {name!r}: give each another "
+                        "name")
 
 
 def missing_column_error(
@@ -232,9 +237,8 @@ def check_fields(fields: list[str], n_columns: int, delimiter: str, number: int)
     # Excel ends rows with empty fields. But in a table of one column, an empty field shows that a
     # text was cut which ends with the delimiter, such as "Dear Sir,".
     if any(further) or (further and n_columns == 1):
-        raise UserError(f"line {number} has {len(fields)} fields, and the first line names "
-                        f"{n_columns} columns: a text with {delimiter!r} in it needs quotes around "
-                        "it")
+        raise UserError(f"line {number} has {len(fields)} fields, and the table has {n_columns} "
+                        f"columns: a text with {delimiter!r} in it needs quotes around it")
     if delimiter == "\t" and has_whole_rows(fields):
         raise UserError(f"the text in quotes that begins in line {number} has whole rows in it: "
                         f"{ADVISE_UNQUOTED}, and if not, write the table as .jsonl")
@@ -265,7 +269,8 @@ def choose_delimiter(first: str, column: str, delimiters: str) -> str:
 
     def has_columns(delimiter: str) -> bool:
         names = names_by[delimiter]
-        # "prompt,completion" as the only name is the whole line, cut by the wrong delimiter.
+        # "prompt;completion", given as data.column, is the whole line and no name. So the error
+        # names both columns.
         is_whole_line = len(names) == 1 and any(other in column for other in delimiters)
         return set(split_column(column, names)) <= set(names) and not is_whole_line
 
@@ -304,15 +309,19 @@ def read_parquet(path: str, column: str) -> Iterator[dict[str, Any]]:
     is not there or holds no text.
     """
     require_pyarrow("write its texts to a .jsonl file")
+    import pyarrow
     from pyarrow import parquet
 
     with parquet.ParquetFile(path, pre_buffer=False, buffer_size=PIECE) as file:
-        types = {field.name: str(field.type) for field in file.schema_arrow}
+        types = {}
+        for field in file.schema_arrow:
+            is_category = isinstance(field.type, pyarrow.DictionaryType)
+            types[field.name] = str(field.type.value_type if is_category else field.type)
         columns = split_column(column, types)
         for name in columns:
-            # Categories have a type such as dictionary<values=string, indices=int32, ordered=0>.
-            kind = types.get(name, "").removeprefix("dictionary<values=")
-            if not re.match(f"({TEXT_PATTERN}|{LIST_PATTERN}|{CHAT_PATTERN})(,|$)", kind):
+            check_once(name, file.schema_arrow.names, "it")
+            if not re.fullmatch(f"{TEXT_PATTERN}|{LIST_PATTERN}|{CHAT_PATTERN}",
+                                types.get(name, "")):
                 raise no_text_error(name, column, types, is_parquet=True)
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             yield from batch.to_pylist()

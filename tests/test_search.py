@@ -217,7 +217,7 @@ def half_of_parquet():
     ("b.jsonl", '{"text": "row"}\n5\n', "line 2 is a number, not an object"),
     ("b.jsonl", "[\n", "it holds one JSON array"),
     ("b.csv", 'id,text\n1,row\n2,"b" c\n', "the row that begins in line 3 is no CSV"),
-    ("b.csv", "text,text\na,b\n", "its first line names 2 columns 'text'"),
+    ("b.csv", "text,text\na,b\n", "line 1 names 2 columns 'text'"),
     ("b.tsv", 'text\tid\nrow\t1\t2\n', "line 2 has 3 fields"),
     ("b.parquet", half_of_parquet(), "Arrow.*: "),
     ("b.jsonl.gz", gz(b'{"text": "row"}\n' * 999)[:40], "EOFError: "),
@@ -358,11 +358,12 @@ def test_a_key_is_taken_out_of_objects_as_advised(tmp_path, capsys, name):
     assert read(tmp_path / "NEW.jsonl", column=f"{name},content") == ["ann\none"]
 
 
-def test_a_column_that_has_text_in_some_rows_is_not_noted(tmp_path, capsys):
+def test_a_column_that_has_text_in_some_rows_is_noted_with_their_number(tmp_path, capsys):
     rows = [{"author": author, "content": "x"} for author in ({"name": "ann"}, "bob")]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     assert read(path, column="author,content") == ["x", "bob\nx"]
-    assert notes(capsys) == []
+    assert notes(capsys) == ["column author has no text in 1 of 2 rows (but dict), which are read "
+                             "without it"]
 
 
 @pytest.mark.parametrize("value, words", [
@@ -412,6 +413,14 @@ def test_a_folder_of_an_unknown_suffix_alone_gives_its_glob(tmp_path):
         read(tmp_path)
     assert str(error.value).endswith(
         f", and has 1 .vim; to read the .vim files: --data.files '{tmp_path}/**/*.vim'")
+
+
+def test_the_glob_of_an_unknown_suffix_is_not_that_of_packed_files(tmp_path):
+    for name in "xyz":
+        (tmp_path / f"{name}.foo.gz").write_bytes(gz(b"text"))
+    write(tmp_path / "a.foo", "text")
+    with pytest.raises(UserError, match=r"--data\.files '.*/\*\*/\*\.foo'$"):
+        read(tmp_path)
 
 
 def test_the_log_of_latex_beside_its_text_is_left_out(tmp_path, capsys):

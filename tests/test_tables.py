@@ -10,7 +10,7 @@ from contextlib import chdir
 import pyarrow.parquet
 import pytest
 from builders import run_python
-from text_files import find_command, gz, read, run_command, short, write, write_parquet, zstd
+from text_files import find_command, gz, notes, read, run_command, short, write, write_parquet, zstd
 
 from data import columns, tables
 from errors import UserError
@@ -65,8 +65,9 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
     ("a.csv", "0,a tweet\n1,another\n", "'0', 'a tweet': its first line has to name the columns"),
     ("a.csv", "\nid,text\n1,a\n", "line 1 names no column: remove the lines above .* 'text'"),
     ("a.csv", "sep=,\n,,\nid,text,\n1,a,\n", "line 2 names no column"),
-    ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* names 1 columns: .*quotes"),
-    ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* names 2 columns: .*quotes"),
+    ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* has 1 columns: .*quotes"),
+    ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* has 2 columns: .*quotes"),
+    ("a.csv", "sep=;\ntext;text\na;b\n", "line 2 names 2 columns 'text'"),
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a\nb"\n\n2;"a" b', "row that begins in line 6 is no CSV"),
@@ -439,6 +440,20 @@ def test_the_name_of_a_column_may_have_a_comma(tmp_path, name, content):
     assert read(write(tmp_path / name, content), column="review, full") == ["fine"]
 
 
+@pytest.mark.parametrize("column", ["q,a,q", "q, a,q"])
+def test_a_column_that_is_named_twice_is_read_once(tmp_path, column):
+    path = write(tmp_path / "a.jsonl", '{"q": "one", "a": "two"}')
+    assert read(path, column=column) == ["one\ntwo"]
+
+
+@pytest.mark.parametrize("value, kind", [("7", "int"), ('["x", null]', "list"), ("true", "bool")])
+def test_values_that_are_no_text_beside_one_that_is_are_noted(tmp_path, capsys, value, kind):
+    rows = ['{"q": "Q", "a": "A"}', f'{{"q": "Q", "a": {value}}}', '{"q": "Q"}', '{"a": 5}']
+    assert read(write(tmp_path / "a.jsonl", "\n".join(rows)), column="q,a") == ["Q\nA", "Q", "Q"]
+    assert notes(capsys)[-1] == (
+        f"column a has no text in 1 of 4 rows (but {kind}), which are read without it")
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     path = write(tmp_path / "a.csv", "text,text\nfirst,second\n")
     with pytest.raises(UserError, match="names 2 columns 'text': give each another name"):
@@ -453,7 +468,23 @@ def test_every_type_of_text_is_read_of_parquet(tmp_path, values):
     assert list(tables.read_parquet(str(path), "text")) == [{"text": "a"}]
 
 
-@pytest.mark.parametrize("values", [[{"body": "a"}], [[5]], [[{"id": "a"}]], [b"a"]])
+def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    first, second = pyarrow.array(["first"]), pyarrow.array(["second"])
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([first, second], ["text", "text"]), path)
+    with pytest.raises(UserError, match="names 2 columns 'text': give each another name"):
+        read(path)
+
+
+def test_categories_of_text_in_parquet_are_advised(tmp_path):
+    words = pyarrow.array(["a"]).dictionary_encode()
+    path = write_parquet(tmp_path / "a.parquet", {"id": [5], "words": words})
+    with pytest.raises(UserError, match="choose its only column of text with --data.column words"):
+        read(path)
+
+
+@pytest.mark.parametrize("values", [
+    [{"body": "a"}], [[5]], [[{"id": "a"}]], [b"a"], [[{"tags": ["a"], "n": 1}]]])
 def test_columns_of_other_types_are_not_read_of_parquet(tmp_path, values):
     path = write_parquet(tmp_path / "a.parquet", {"text": values})
     with pytest.raises(columns.NoText, match="no text in a column 'text', only"):
