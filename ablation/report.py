@@ -72,13 +72,13 @@ def compose(study: Study) -> str:
     A section whose table has no rows is left out. A notes.md in the study's folder, such as its
     predictions, is put in as it is.
     """
+    notes = read_notes(study.path / "notes.md")
     fields = {name: escape(words) for name, words in describe(study).items()}
     blocks = {
         "headline": headline(study),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
-        "notes": read_notes(study.path / "notes.md"),
         "command": study.plan.command,
         "facts": facts(study),
     }
@@ -87,8 +87,15 @@ def compose(study: Study) -> str:
     for name in ("tuning", "contexts"):
         if not blocks[name]:
             sections = [section for section in sections if f"{{{name}}}" not in section]
-    text = "\n\n".join(sections).format_map(fields | blocks)
-    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+    before, _, after = "\n\n".join(sections).partition("{notes}")
+    parts = [fill(before, fields | blocks), notes, fill(after, fields | blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def fill(template: str, fields: Mapping[str, str]) -> str:
+    """Return a template with its fields filled in. Where one is empty, no paragraph is left."""
+    text = template.format_map(fields)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def read_notes(file: Path) -> str:
@@ -246,7 +253,8 @@ def describe_correction(study: Study) -> str:
 def describe_seeds(study: Study) -> dict[str, str]:
     """Return what report.md says of the number of seeds: intervals need two."""
     most_seeds = max(len(study.records_of(arm)) for arm in study.plan.arms)
-    if most_seeds > 1:
+    is_alone = not study.others  # then there are no differences, and only seeds to speak of
+    if has_interval(study) or (is_alone and most_seeds > 1):
         return {
             "one_seed": "",
             "with_intervals": ", with 95 % intervals",
@@ -273,7 +281,6 @@ def headline(study: Study) -> str:
     lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
     uncertain = find_uncertain(study)
     rows = []
-    has_interval = False
     for arm in study.others:
         last = study.paired(arm, lengths[-1])
         if last is None:
@@ -284,11 +291,15 @@ def headline(study: Study) -> str:
         cells = [difference(study.paired(arm, tokens), uncertain=(arm, tokens) in uncertain)
                  for tokens in lengths]
         rows.append([name, *cells])
-        if last.interval is not None:
-            has_interval = True
-    seeds = "95 % interval over paired seeds" if has_interval else "one seed"
+    seeds = "95 % interval over paired seeds" if has_interval(study) else "one seed"
     header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
     return table(header, rows)
+
+
+def has_interval(study: Study) -> bool:
+    """Return whether the difference of any arm from the baseline has an interval."""
+    pairs = [study.paired(arm, tokens) for arm in study.others for tokens in study.horizons]
+    return any(pair is not None and pair.interval is not None for pair in pairs)
 
 
 def find_uncertain(study: Study) -> set[tuple[str, int]]:

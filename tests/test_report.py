@@ -225,6 +225,13 @@ def test_the_headline_says_one_seed_where_one_can_be_paired(pair):
     assert [cell[:5] for cell in row] == ["−0.24", "−0.06"]
 
 
+def test_a_second_seed_of_the_baseline_alone_has_no_interval(pair):
+    (pair / "results" / "sin-s1.json").unlink()
+    page = compose(Study.load(pair))
+    assert "95 %" not in page
+    assert "One seed says nothing of other seeds, models and texts." in page
+
+
 def test_no_record_is_no_report(tmp_path):
     path = make_pair(tmp_path / "none", 0)
     with pytest.raises(UserError, match="has no record of a run yet"):
@@ -413,6 +420,12 @@ def test_notes_that_say_not_measured_are_put_in(pair):
     """Other sections are left out if they have nothing. Notes are not, whatever they say."""
     (pair / "notes.md").write_text("## Predictions\n\n1. Not measured.\n", encoding="utf-8")
     assert "\n\n## Predictions\n\n1. Not measured.\n\n## " in compose(Study.load(pair))
+
+
+def test_empty_lines_of_notes_are_kept(pair):
+    code = "```python\nfirst()\n\n\nsecond()\n```"
+    (pair / "notes.md").write_text(code, encoding="utf-8")
+    assert f"\n\n{code}\n\n## " in compose(Study.load(pair))
 
 
 def test_notes_that_are_not_utf8_are_an_error(pair):
