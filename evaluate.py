@@ -52,9 +52,9 @@ with importing(__name__):
     )
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
-    from gyre.load import load
+    from gyre.load import WeightOptions, load
     from gyre.options import OPTIONS, Config
-    from gyre.parser import JoinColumns, Parser, WeightOptions
+    from gyre.parser import JoinColumns, Parser
     from gyre.rundir import RunDir, is_foreign
     from gyre.yaml_files import read_config, require_encoding
     from model.encodings import POSITIONS

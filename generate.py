@@ -41,8 +41,8 @@ with importing(__name__):
     from gyre.compiled import make_decoding_step
     from gyre.compute import DTYPE_NAMES, InferenceDtype, int8_rates, keep_freed_memory
     from gyre.estimate import format_rate
-    from gyre.load import NEW_TOKENS, Row, Trained, end_ids, load, stream
-    from gyre.parser import Parser, WeightOptions
+    from gyre.load import NEW_TOKENS, Row, Trained, WeightOptions, end_ids, load, stream
+    from gyre.parser import Parser
     from gyre.rundir import RunDir, is_foreign
     from model.config import RopeScaling, ScalingType
     from model.generation import Batch, NextLogits

@@ -36,6 +36,16 @@ from model.transformer import Transformer
 NEW_TOKENS = 200  # by default, if the context has room for them
 
 
+@dataclass
+class WeightOptions:
+    """Which weights of a run, and where they run."""
+
+    checkpoint: Literal["best", "last"] = "best"
+    """Weights with the lowest validation loss, or the last ones."""
+    device: str = "auto"
+    """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """A run, ready to use. `model` is in evaluation mode; `model.config` differs from

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from data.kinds import file_kind
@@ -25,7 +24,8 @@ TWO_DASHES = "-\u2060-"
 NAMES = {"run": "--run", "runs": "RUN", "source": "FROM", "target": "OUT", "config": "--config",
          "given.name": "--name", "given.log.runs": "--log.runs",
          "given.data.files": "--data.files", "given.data.prepared": "--data.prepared",
-         "given.data.tokenizer": "--data.tokenizer"}
+         "given.data.tokenizer": "--data.tokenizer", "given.data.url": "--data.url",
+         "given.data.hub": "--data.hub", "plot": "--plot", "json": "--json"}
 
 
 def refuse_empty_names(values: Mapping[str, Any]) -> None:
@@ -58,10 +58,9 @@ class JoinColumns(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before = getattr(namespace, self.dest, None)
-        is_again = values == before  # a column that is named twice is read once
-        if before is not None and not is_again:
-            values = f"{before},{values}"
-        setattr(namespace, self.dest, values)
+        names = [] if before is None else before.split(",")
+        if values not in names:
+            setattr(namespace, self.dest, ",".join([*names, values]))
 
 
 class Parser(argparse.ArgumentParser):
@@ -125,7 +124,7 @@ class Parser(argparse.ArgumentParser):
         """Add an option that takes a value; `settings` go to argparse's add_argument."""
         self.options[spelling] = option
         group.add_argument(spelling, type=lambda text: option.convert(
-            text.replace(TWO_DASHES, "--")), **settings)
+            "--" if text == TWO_DASHES else text), **settings)
 
     def format_help(self) -> str:
         """Return the help, with that of the options, which nothing else needs."""
@@ -310,13 +309,3 @@ class Parser(argparse.ArgumentParser):
         if missing != message and action is not None and action.choices:
             message = f"{missing} is missing: {', '.join(action.choices)}"
         raise UserError(message.removeprefix("argument "))
-
-
-@dataclass
-class WeightOptions:
-    """Which weights of a run, and where they run."""
-
-    checkpoint: Literal["best", "last"] = "best"
-    """Weights with the lowest validation loss, or the last ones."""
-    device: str = "auto"
-    """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""

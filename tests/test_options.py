@@ -19,8 +19,9 @@ import generate
 import train
 from errors import Range, UserError
 from gyre import options, start
+from gyre.load import WeightOptions
 from gyre.options import OPTIONS, SECTIONS, Config, make_config, show_type
-from gyre.parser import Parser, WeightOptions
+from gyre.parser import Parser
 from gyre.suggest import COMMAND_OPTIONS, HABITS
 from gyre.yaml_files import CONFIGS, read_config
 from model.config import RopeScaling
@@ -572,6 +573,12 @@ def test_a_text_without_an_option_is_given_data_files(tmp_path, monkeypatch, arg
     assert message.endswith(f" is no option: did you mean {options}?")
 
 
+def test_two_dashes_that_the_user_has_tied_together_stay_so():
+    """Pages do so with an invisible character, U+2060."""
+    prompt = "git log -\u2060-oneline"
+    assert words("--prompt", prompt)["prompt"] == [prompt]
+
+
 @pytest.mark.parametrize("argv", [["--prompt", "--"], ["--prompt=--"]])
 def test_a_value_may_be_two_dashes(argv):
     assert words(*argv)["prompt"] == ["--"]
@@ -820,6 +827,11 @@ def test_several_columns_are_one_value_with_commas():
     assert Parser(config=True).parse_args(words).given == {"data.column": "question,answer"}
 
 
+def test_a_column_that_is_named_twice_is_one():
+    words = ["--data.column=q", "--data.column=a", "--data.column=q"]
+    assert Parser(config=True).parse_args(words).given == {"data.column": "q,a"}
+
+
 def test_files_of_several_kinds_are_to_be_a_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
@@ -841,6 +853,8 @@ def test_seq_len_0_is_refused_by_its_own_name():
     (train, ["--config", "tiny.yaml", "--log.runs", ""], "--log.runs"),
     (train, ["--config", "tiny.yaml", "--data.prepared", ""], "--data.prepared"),
     (train, ["--config", "tiny.yaml", "--data.tokenizer", ""], "--data.tokenizer"),
+    (train, ["--data.url="], "--data.url"), (train, ["--data.hub="], "--data.hub"),
+    (evaluate, ["run", "--plot="], "--plot"), (evaluate, ["run", "--json="], "--json"),
     (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
     (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
 def test_an_empty_name_is_refused(capsys, command, argv, shown):
