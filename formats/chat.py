@@ -99,7 +99,8 @@ def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()
 def encode_chat(
     chat: Chat, tokenizer: Tokenizer, text: str, exchanges: Sequence[tuple[str, str]] = ()
 ) -> list[int]:
-    """The ids of the prompt that `render_chat` makes. The template says how it begins.
+    """The ids of the prompt that `render_chat` makes. The template has the prefix of a text, so
+    the tokenizer adds none.
 
     Raises UserError where the template fails.
     """

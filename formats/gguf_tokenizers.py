@@ -110,14 +110,14 @@ def read_fields(fields: dict[str, Any]) -> dict[str, Any]:
                          "is damaged, or too old to say which of them are special")
     if theirs.get("add_eos_token"):
         raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
-    is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
-    adds_bos = theirs.get("add_bos_token", is_ours_to_add)
-    special = [CONTROL if token in ENDS else stated
-               for token, stated in zip(tokens, types, strict=True)]
+    adds_by_default = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
+    adds_bos = theirs.get("add_bos_token", adds_by_default)
+    types = [CONTROL if token in ENDS else stated
+             for token, stated in zip(tokens, types, strict=True)]
     bos_id = special_ids(theirs).get("bos")
-    if adds_bos and bos_id is not None and special[bos_id] == NORMAL:
-        special[bos_id] = CONTROL  # what begins every text is no part of it
-    return theirs | {"add_bos_token": adds_bos, "token_type": special}
+    if adds_bos and bos_id is not None and types[bos_id] == NORMAL:
+        types[bos_id] = CONTROL  # what begins every text is no part of it
+    return theirs | {"add_bos_token": adds_bos, "token_type": types}
 
 
 def special_ids(theirs: dict[str, Any]) -> dict[str, int]:

@@ -85,10 +85,10 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
-    reach = from_config(config).max_positions
-    if reach != model.max_positions:
-        say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
-            f"reaches to, and not {model.max_positions}")
+    imported_positions = from_config(config).max_positions
+    if imported_positions != model.max_positions:
+        say(f"note: an import of it will have model.max_positions {imported_positions}, where "
+            f"RoPE's scaling reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION_FILE).exists():  # an imported model has brought one
         stage_json(folder / GENERATION_FILE, ids)

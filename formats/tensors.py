@@ -53,6 +53,7 @@ def largest_value(name: str, weight: Tensor, source: Path) -> float:
 def check_size(stored: dict[str, Stored], config: ModelConfig) -> None:
     """Raise ValueError where a model is far larger than the tensors beside its description, before
     anything of that size is built."""
+    # One up to twice as large is left to `check_tensors`, which names the tensor that differs.
     if config.matrix_parameters > 2 * sum(math.prod(t.shape) for t in stored.values()):
         raise ValueError("it describes a larger model than the tensors beside it: they belong to "
                          "different models, or a part is missing")

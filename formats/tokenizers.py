@@ -219,9 +219,11 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     normal = {i: texts[i] for i, kind in types.items() if kind == NORMAL}
     merges = [tuple(pair) for pair in model["merges"]]
     order = merge_order(merges)
-    scores = piece_scores(normal, order)
     has_order = len(set(order)) == len(order)  # see `merge_order`
-    if not has_order or set(_merges(scores, ids)) != set(merges):
+    if not has_order:
+        return None
+    scores = piece_scores(normal, order)
+    if set(_merges(scores, ids)) != set(merges):
         return None
     special_ids = {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
     content = pack_pieces(texts, types, scores, special_ids, tokenizer.adds_space)
