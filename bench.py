@@ -129,7 +129,8 @@ def choose_paces(device: torch.device) -> tuple[Pace, Pace]:
     """Return how subjects take turns in training, and in prefill and decoding."""
     if device.type == "cuda":
         return Pace(burst=10, frees=True), Pace()
-    pace = Pace(pause=0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
+    # OpenMP's threads spin before they sleep: libgomp's for milliseconds, others' for up to 0.2 s.
+    pace = Pace(pause=0.25)
     return pace, pace
 
 

@@ -183,7 +183,8 @@ def decode(data: bytes) -> str:
 def read_text(path: str) -> Iterator[str]:
     """Yield a text file in pieces.
 
-    The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
+    The builder "text" of `datasets` would translate line ends. It yields lines or, as a document, a
+    whole file, which it holds in memory.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset = 0  # of the next byte

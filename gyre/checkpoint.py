@@ -357,8 +357,8 @@ def write_safetensors(file: Path, like: Mapping[str, Any], tensors: Iterable[Ten
     """Write a safetensors file from tensors that come one at a time.
 
     `like` gives their names, in their order, and for each the dtype, shape and nbytes. The
-    package's own writer wants all tensors at once, and copies them. The format: eight bytes for the
-    length of the table, the table in JSON, the data without gaps. (safetensors, "Format")
+    package's own writer wants all tensors at once. The format: eight bytes for the length of the
+    table, the table in JSON, the data without gaps. (safetensors, "Format")
     """
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0

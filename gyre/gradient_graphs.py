@@ -132,7 +132,8 @@ class GradientGraphs:
             self.works = False
             self.recorded.clear()
             self.gradients.clear()
-            # torch keeps the memory of a recording that failed: pytorch/pytorch#190348.
+            # torch 2.13 keeps the memory of a recording that failed
+            # (pytorch/pytorch#190348 mends that).
             say(f"note: no CUDA graph can be recorded of a step ({first_line(error)}); training "
                 "goes on without. --train.cuda_graphs false does not try, which saves memory")
             return None

@@ -16,7 +16,7 @@ from gyre.options import OPTIONS, SECTIONS, Config, Texts, flatten
 from gyre.suggest import suggest_name
 from model.encodings import POSITIONS
 
-# libyaml's is ten times as fast. PyYAML may be built without it.
+# libyaml's is five to seven times as fast. PyYAML may be built without it.
 SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONFIGS = Path(__file__).parent.parent / "configs"
 YAML = (".yaml", ".yml")

@@ -227,7 +227,7 @@ class Batch:
         """
         cache = self.cache
         first = 0 if cache is None else cache.length
-        # Contiguous, because the compiler would compile again for other offsets or strides.
+        # Contiguous, because the compiler would compile again for other strides.
         fed = self.tokens[:, first:position].clone(memory_format=torch.contiguous_format)
         fed = fed.to(self.device)
         # All samples of a prompt share its first pass. They do not share a pass of one token,

@@ -166,7 +166,8 @@ def suits_onednn(x: Tensor, weight: Tensor) -> bool:
         return False
     if torch.compiler.is_compiling():
         return True
-    # The operator defines `backward` only; other derivatives would silently be 0.
+    # The operator defines `backward` only. In forward mode its derivative would silently be 0, and
+    # the transforms of torch.func would raise.
     return not takes_other_derivatives()
 
 
@@ -179,7 +180,7 @@ def takes_other_derivatives() -> bool:
 
 def converts_inputs(x: Tensor) -> bool:
     """Return whether x gets a gradient by an eager backward pass, and autocast converts it for
-    every product that reads it. A leaf is converted once."""
+    every product that reads it. A leaf that gets a gradient is converted once."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return False
     if x.is_leaf or not x.requires_grad:
@@ -283,8 +284,8 @@ def needs_repeated_heads(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
     """Return whether a fused kernel of CUDA computes this only if each key head is repeated.
 
     Flash attention takes fewer key heads than query heads, but no mask and no float32, and needs a
-    card of capability 8.0 or more. The other fused kernel has no such limits, but needs as many key
-    heads as query heads.
+    card of capability 8.0 or more. The other fused kernel has no such limits, but in torch 2.13 it
+    needs as many key heads as query heads; in later versions not (pytorch/pytorch#191085).
     """
     if xq.device.type != "cuda" or xq.shape[1] == xk.shape[1]:
         return False

@@ -63,7 +63,8 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     """
     width = xv.shape[-1]
     if width < xq.shape[-1]:
-        # Kernels that need less time and memory take queries, keys and values of one width only.
+        # The CPU's fused kernel and CUDA's flash attention take queries, keys and values of one
+        # width only. Without a fused kernel, attention needs more time and memory.
         padded = F.pad(xv, (0, xq.shape[-1] - width))
         return attend(xq, xk, padded, mask)[..., :width]
     gqa = xq.shape[1] != xk.shape[1]
