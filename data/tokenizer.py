@@ -6,7 +6,8 @@ Llama 2's own, it adds no space in front and normalises nothing: `decode(encode(
 `s`, and the pieces of a text have as many bytes as the text.
 
 Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Llama 3's, and give
-the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
+the ids of sentencepiece or of `tokenizers`. For some texts transformers gives others
+(docs/interop.md#tokenizers). `open_tokenizer` decides which of them a folder holds.
 """
 
 import json
@@ -98,8 +99,8 @@ def _describe_missing(path: Path) -> str:
 class Tokenizer:
     """A sentencepiece file: text to ids and back.
 
-    Beside an imported one stands the tokenizer_config.json of transformers; LlamaTokenizer begins
-    every text with bos unless that says otherwise.
+    Beside an imported one stands the tokenizer_config.json of transformers. Every text begins with
+    bos unless that says otherwise, as by LlamaTokenizer of transformers 4.
 
     prefix_ids: ids in front of every text
     eos_id: stands before every document in training, and so ends the one before
@@ -342,8 +343,11 @@ class JsonTokenizer(Tokenizer):
         return self._tokenizer.token_to_id(piece)
 
     def _read_prefix(self) -> list[int]:
-        """Return the ids that transformers puts in front of a text. The classes of Llama, of which
-        one is the default, follow add_bos_token; others follow the file."""
+        """Return the ids that transformers 4 puts in front of a text.
+
+        The classes of Llama, of which one is the default, follow add_bos_token if it is there.
+        Others follow the file, as all classes do in transformers 5.
+        """
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]

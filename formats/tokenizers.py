@@ -52,7 +52,8 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[int, lis
     if JSON_FILE in files:
         check_special_tokens(folder, settings)
     if JSON_FILE not in files and "add_bos_token" not in settings:
-        # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
+        # This is LlamaTokenizer's default in transformers 4; version 5 would add no BOS. No file at
+        # all would mean a tokenizer of our own.
         files[SETTINGS_FILE] = spare / SETTINGS_FILE
         stage_json(files[SETTINGS_FILE], settings | {"add_bos_token": True})
     if set(stated) - set(tokenizer.eos_ids):
@@ -324,10 +325,11 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
     settings = read_optional(folder / SETTINGS_FILE)
-    # For any other class, transformers 5 builds a tokenizer without some parts of the file.
+    # For a class of its own, such as LlamaTokenizer, transformers 5 builds a tokenizer without some
+    # parts of the file.
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     settings.setdefault("padding_side", "left")  # for generation in batches
-    # transformers 4 would add token_type_ids, which LlamaForCausalLM refuses.
+    # transformers 4 would add token_type_ids, which `generate` of LlamaForCausalLM refuses.
     settings["model_input_names"] = ["input_ids", "attention_mask"]
     if (folder / JSON_FILE).exists():
         settings |= _complete_json(folder, tokenizer)

@@ -143,7 +143,7 @@ def test_what_an_export_prints_counts_the_parameters(tmp_path, capsys):
     assert f": {theirs.num_parameters():,} parameters from" in capsys.readouterr().err
 
 
-# A tokenizer of transformers 4 would give token_type_ids, which its model refuses.
+# A tokenizer of transformers 4 would give token_type_ids, which `generate` refuses.
 INPUTS = ["input_ids", "attention_mask"]
 
 

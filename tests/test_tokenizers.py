@@ -1,5 +1,6 @@
 """Tokenizers in other people's files, out and in. Judges: transformers and sentencepiece."""
 
+import json
 import math
 import random
 from unittest import mock
@@ -309,6 +310,21 @@ def test_transformers_begins_texts_as_the_file_says(tmp_path):
     edit_json(tmp_path / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast",
               add_bos_token=False)
     assert AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"][0] == 1
+
+
+@pytest.mark.parametrize("kind, adds_bos, begins, begins_in_5", [
+    ("llama2", True, True, True), ("llama2", None, True, False), ("llama2", False, False, False),
+    ("llama2-of-4", False, False, True)])
+def test_texts_begin_as_in_transformers_4(kind, adds_bos, begins, begins_in_5, tmp_path):
+    """Version 5 does not read add_bos_token beside a tokenizer.json. Without one, it adds no BOS if
+    the field is absent (None)."""
+    SAVE[kind](tmp_path)
+    settings = tmp_path / "tokenizer_config.json"
+    fields = read_json(settings) | {"add_bos_token": adds_bos}
+    settings.write_text(json.dumps({name: v for name, v in fields.items() if v is not None}))
+    assert (open_tokenizer(tmp_path).prefix_ids == [1]) is begins
+    ids = AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"]
+    assert (ids[0] == 1) is begins_in_5
 
 
 def test_a_sentencepiece_file_follows_the_tokenizer_json_beside_it(tmp_path):
