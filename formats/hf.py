@@ -23,7 +23,7 @@ from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
 
-SHARD = 5 * 10**9  # bytes of a file of weights at most, Hugging Face's own default
+SHARD = 5 * 10**9  # bytes of a file of weights at most, the default of huggingface_hub
 
 # Sizes: ours, and in config.json.
 SIZES = {
@@ -82,7 +82,7 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends, "pad_token_id": tokenizer.pad_id}
     dtype_name = str(dtype or exported.dtype).removeprefix("torch.")
-    # transformers 4 reads torch_dtype, 5 dtype.
+    # transformers 4.53 reads torch_dtype only; 4.57 and 5 read both, and prefer dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
     imported_positions = from_config(config).max_positions
