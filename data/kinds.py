@@ -11,7 +11,7 @@ COMPRESSED = {".gz", ".zst"}
 # Suffixes that are read without a note, and that are read of a folder: those of text, and those of
 # source code and settings.
 TEXT = """
-.txt .text .utf8 .utf-8 .md .mdx .markdown .rmd .qmd .rst .adoc .asciidoc .org .tex .bib .log .po
+.txt .text .utf8 .utf-8 .md .mdx .markdown .rmd .qmd .rst .adoc .asciidoc .org .tex .log .po
 .srt .vtt
 """
 CODE = """
@@ -28,7 +28,8 @@ PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 NO_PROSE = """
 .svg .eps .ps .dxf .obj .mtl .stl .ply .gltf .xpm .dot .gv .drawio
 .info .geojson .topojson .kml .gpx .ics .vcf .har .plist .webmanifest .jsonld .edn .canvas .opf .ncx
-.aux .toc .lof .lot .lol .out .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind .synctex
+.aux .toc .lof .lot .lol .out .bib .bbl .blg .bcf .fls .fdb_latexmk .nav .snm .idx .ilg .ind
+.synctex
 .lock .map .sum .mod .pid .tmp .bak .orig .rej .swp .snap .patch .diff
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml
 .pem .crt .cer .key .pub .csr .sig .md5 .sha1 .sha256 .sha512

@@ -138,6 +138,11 @@ def suggest_source(pattern: str) -> str:
     if len(parts) > 1 and all(map(os.path.exists, parts)):
         several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
         return f": did you mean {several}?"
+    folder, name = os.path.split(pattern)
+    deeper = os.path.join(folder, "**", name)
+    if glob.has_magic(name) and any(glob.iglob(deeper, recursive=True)):
+        return (f": did you mean --data.files {shlex.quote(deeper)}, which matches those in its "
+                "folders too?")
     hint = suggest_file(pattern)
     is_id = re.fullmatch(r"[\w-]+/[\w-]+(\.\d[\w-]*)*", pattern) is not None
     if is_id and not os.path.exists(Path(pattern).parent):

@@ -353,7 +353,7 @@ class Files(Source):
     def advise_split(self) -> str:
         if self.n_files <= 1:
             return ""
-        advice = f". So it is from the last of {self.n_files} files only"
+        advice = f". So it is from the last files only, of {self.n_files}"
         if self.config.separator is None and self.has_blank_lines:
             advice += (". To validate on parts of all, divide plain text into documents: "
                        "--data.separator $'\\n\\n' does so at blank lines")

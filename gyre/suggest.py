@@ -21,7 +21,7 @@ HABITS = {
     "data.seq_len": "block_size context context_length ctx_len max_seq_len seq_length "
                     "sequence_length",
     "data.vocab_size": "n_vocab vocab vocab_size",
-    "init_from": "model_name_or_path pretrained",
+    "init_from": "finetune finetune_from model model_name_or_path pretrained",
     "log.runs": "save_dir",
     "model.dim": "d_model emb_dim hidden_size n_embd",
     "model.hidden_dim": "ffn_dim intermediate_size",
@@ -154,7 +154,13 @@ def advise_list(name: str, values: list[str]) -> str:
         return as_list
     if {Path(value).suffix for value in values} != {first.suffix}:
         return as_list
-    pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
+    # The shell may have expanded a glob, perhaps one over several folders.
+    pattern = first.with_name(f"*{first.suffix}")
+    if len({Path(value).parent for value in values}) > 1:
+        above = Path(os.path.commonpath(map(os.path.abspath, values)))
+        if not first.is_absolute():
+            above = Path(os.path.relpath(above))
+        pattern = above / "**" / pattern.name
     return f"quote a glob, as in {name} {shlex.quote(str(pattern))}, or {as_list}"
 
 

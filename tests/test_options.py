@@ -1,6 +1,7 @@
 """Defaults <- YAML <- command line, each value of its type, and every mistake in one sentence."""
 
 import dataclasses
+import glob
 import re
 import shlex
 from pathlib import Path
@@ -483,6 +484,18 @@ def test_a_glob_that_the_shell_expanded_is_to_be_quoted(tmp_path, monkeypatch):
     assert mistake("--data.files", "notes/a.md", "notes/b.md", "notes/c.md", parser=parser) == (
         "--data.files takes one value, and notes/b.md follows it: quote a glob, as in --data.files "
         "'notes/*.md', or give a list, as in --data.files '[notes/a.md, notes/b.md, ...]'")
+
+
+@pytest.mark.parametrize("folder, pattern", [("notes/", "notes/**/*.md"), ("", "**/*.md")])
+def test_a_glob_over_folders_is_to_be_quoted_whole(tmp_path, monkeypatch, folder, pattern):
+    monkeypatch.chdir(tmp_path)
+    names = [f"{folder}home/a.md", f"{folder}work/b.md", f"{folder}work/c.md"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path, "a text", name)
+    advice = mistake("--data.files", *names, parser=Parser(config=True))
+    assert f"quote a glob, as in --data.files '{pattern}', or" in advice
+    assert sorted(glob.glob(pattern, recursive=True)) == names
 
 
 @pytest.mark.parametrize("names", [["it's/a.txt", "it's/b.txt"], ["x, y.txt", "text.txt"],

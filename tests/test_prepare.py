@@ -489,7 +489,7 @@ def test_a_note_says_that_few_documents_give_their_end(capsys):
 def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
     cut_documents(TWO_TEXTS, split_text, source_of(2), 0.25)
     assert capsys.readouterr().err.endswith(
-        "would be 54.5%. So it is from the last of 2 files only. To validate on parts of all, "
+        "would be 54.5%. So it is from the last files only, of 2. To validate on parts of all, "
         "divide plain text into documents: --data.separator $'\\n\\n' does so at blank lines\n")
 
 
@@ -543,7 +543,7 @@ def test_a_small_copy_is_not_noted(tmp_path, capsys):
 def test_without_blank_lines_they_are_not_advised_as_separators(capsys):
     source = source_of(2, has_blank_lines=False)
     cut_documents(TWO_TEXTS, split_text, source, 0.25)
-    assert capsys.readouterr().err.endswith("So it is from the last of 2 files only\n")
+    assert capsys.readouterr().err.endswith("So it is from the last files only, of 2\n")
 
 
 @pytest.mark.parametrize("text, found", [("a\n\nb", True), ("a\nb\n", False)])
@@ -559,7 +559,7 @@ def test_the_note_on_the_end_advises_no_second_separator(capsys):
     source = source_of(2, separator="\n\n")
     cut_documents(TWO_TEXTS, split_text, source, 0.25)
     assert capsys.readouterr().err.endswith(
-        "54.5%. So it is from the last of 2 files only\n")
+        "54.5%. So it is from the last files only, of 2\n")
 
 
 def test_files_that_are_left_out_are_not_counted_in_the_advice(tmp_path):

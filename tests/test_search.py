@@ -423,6 +423,14 @@ def test_the_glob_of_an_unknown_suffix_is_not_that_of_packed_files(tmp_path):
         read(tmp_path)
 
 
+def test_the_references_of_a_thesis_are_no_text_of_its_folder(tmp_path, capsys):
+    """They would be the last file, and so the validation text."""
+    write(tmp_path / "thesis.tex", "text")
+    write(tmp_path / "thesis.bib", "@book{key, title = {A Title}}")
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 2 is read (left out: 1 .bib)"]
+
+
 def test_the_log_of_latex_beside_its_text_is_left_out(tmp_path, capsys):
     write(tmp_path / "thesis.tex", "text")
     write(tmp_path / "thesis.log", "This is pdfTeX")

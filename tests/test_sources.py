@@ -282,6 +282,16 @@ def test_the_file_of_the_nearest_name_is_suggested(tmp_path, named, suggestion):
                                  + suggestion.format(folder=tmp_path))
 
 
+def test_a_glob_whose_files_are_in_folders_is_told_how_to_reach_them(tmp_path):
+    (tmp_path / "my work").mkdir()
+    write(tmp_path / "my work" / "a.md", "a")
+    with pytest.raises(UserError) as caught:
+        texts(files=f"{tmp_path}/*.md")
+    assert str(caught.value) == (
+        f"--data.files {tmp_path}/*.md matches no file: did you mean --data.files "
+        f"'{tmp_path}/**/*.md', which matches those in its folders too?")
+
+
 def test_a_dash_is_told_the_name_of_standard_input():
     with pytest.raises(UserError, match="^--data.files - matches .*: did you mean .* /dev/stdin.$"):
         texts(files="-")
