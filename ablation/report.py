@@ -253,8 +253,9 @@ def describe_correction(study: Study) -> str:
 def describe_seeds(study: Study) -> dict[str, str]:
     """Return what report.md says of the number of seeds: intervals need two."""
     most_seeds = max(len(study.records_of(arm)) for arm in study.plan.arms)
-    is_alone = not study.others  # then there are no differences, and only seeds to speak of
-    if has_interval(study) or (is_alone and most_seeds > 1):
+    has_pairs = any(study.paired(arm, tokens) for arm in study.others for tokens in study.horizons)
+    # Without pairs there are no differences, and only seeds to speak of.
+    if has_interval(study) or (not has_pairs and most_seeds > 1):
         return {
             "one_seed": "",
             "with_intervals": ", with 95 % intervals",

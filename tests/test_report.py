@@ -232,6 +232,13 @@ def test_a_second_seed_of_the_baseline_alone_has_no_interval(pair):
     assert "One seed says nothing of other seeds, models and texts." in page
 
 
+def test_seeds_of_the_baseline_alone_are_not_called_one(tmp_path):
+    path = make_pair(tmp_path / "alone", 3)
+    for record in (path / "results").glob("sin-*.json"):
+        record.unlink()
+    assert "One seed" not in compose(Study.load(path))
+
+
 def test_no_record_is_no_report(tmp_path):
     path = make_pair(tmp_path / "none", 0)
     with pytest.raises(UserError, match="has no record of a run yet"):
@@ -934,7 +941,7 @@ def test_the_readme_says_how_far_both_together_lead(studies):
                          studies["qk-long"].losses("rope_2e3", long.horizons[-1])).mean
     first, *_, last = [-english.paired("rope_sin_qk", tokens).mean for tokens in english.horizons]
     assert (f"is {early:.2f} below RoPE's after 1.05 M tokens and {late:.2f} after 8.39 M (six "
-            f"seeds); in English {first:.2f} and {last:.2f}.") in words("README.md")
+            f"seeds), and in English {first:.2f} and {last:.2f}.") in words("README.md")
 
 
 def test_the_readme_says_what_past_the_training_length_costs(studies):
@@ -1187,6 +1194,7 @@ def test_the_figure_of_the_readme_is_what_its_code_draws(tmp_path, monkeypatch):
     (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
     drawn = tmp_path / "fig_five.png"
     monkeypatch.chdir(ROOT)
+    assert code.count("studies/qk-long/fig_five.png") == 1  # which is not to be written over
     exec(code.replace("studies/qk-long/fig_five.png", str(drawn)), {})
     here, there = (imread(file) for file in (drawn, ROOT / "studies/qk-long/fig_five.png"))
     assert here.shape == there.shape
