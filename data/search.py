@@ -1,5 +1,6 @@
 """Which files a name, a glob or a folder of --data.files leads to."""
 
+import fnmatch
 import glob
 import os
 import re
@@ -18,6 +19,7 @@ from data.kinds import CONVERT, CONVERTIBLE, NO_PROSE, PLAIN, REFUSED, file_kind
 from data.readers import NotUTF8, OtherFormat, read_text, reading
 from errors import UserError, closest
 
+MOST_NAMES = 10_000  # that are looked at to suggest a glob
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
 # Folders that a build tool writes, and the files beside them that tell that it does.
 BUILT = {"build", "dist", "target"}
@@ -128,6 +130,23 @@ def match_files(pattern: str) -> list[str]:
     return paths
 
 
+def has_below(folder: str, pattern: str) -> bool:
+    """Return whether a file that can be read has such a name in a folder below this one.
+
+    Looks at the first MOST_NAMES names, and follows no links.
+    """
+    n_names = 0
+    for _, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        n_names += len(folders) + len(names)
+        found = fnmatch.filter(names, pattern)
+        if any(file_kind(name) not in REFUSED for name in found):
+            return True
+        if n_names > MOST_NAMES:
+            return False
+    return False
+
+
 def suggest_source(pattern: str) -> str:
     """Return what may be meant by a name of --data.files that leads to no file."""
     if pattern == "-":
@@ -139,10 +158,9 @@ def suggest_source(pattern: str) -> str:
         several = " ".join(f"--data.files {shlex.quote(part)}" for part in parts)
         return f": did you mean {several}?"
     folder, name = os.path.split(pattern)
-    deeper = os.path.join(folder, "**", name)
-    if glob.has_magic(name) and any(glob.iglob(deeper, recursive=True)):
-        return (f": did you mean --data.files {shlex.quote(deeper)}, which matches those in its "
-                "folders too?")
+    if glob.has_magic(name) and has_below(folder or ".", name):
+        deeper = shlex.quote(os.path.join(folder, "**", name))
+        return f": did you mean --data.files {deeper}, which matches those in its folders too?"
     hint = suggest_file(pattern)
     is_id = re.fullmatch(r"[\w-]+/[\w-]+(\.\d[\w-]*)*", pattern) is not None
     if is_id and not os.path.exists(Path(pattern).parent):

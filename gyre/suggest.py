@@ -21,7 +21,7 @@ HABITS = {
     "data.seq_len": "block_size context context_length ctx_len max_seq_len seq_length "
                     "sequence_length",
     "data.vocab_size": "n_vocab vocab vocab_size",
-    "init_from": "finetune finetune_from model model_name_or_path pretrained",
+    "init_from": "finetune finetune_from model_name_or_path pretrained",
     "log.runs": "save_dir",
     "model.dim": "d_model emb_dim hidden_size n_embd",
     "model.hidden_dim": "ffn_dim intermediate_size",
@@ -155,13 +155,15 @@ def advise_list(name: str, values: list[str]) -> str:
     if {Path(value).suffix for value in values} != {first.suffix}:
         return as_list
     # The shell may have expanded a glob, perhaps one over several folders.
-    pattern = first.with_name(f"*{first.suffix}")
+    folder = first.parent
+    pattern = f"*{first.suffix}"
     if len({Path(value).parent for value in values}) > 1:
-        above = Path(os.path.commonpath(map(os.path.abspath, values)))
-        if not first.is_absolute():
-            above = Path(os.path.relpath(above))
-        pattern = above / "**" / pattern.name
-    return f"quote a glob, as in {name} {shlex.quote(str(pattern))}, or {as_list}"
+        if first.is_absolute() or ".." in "".join(values):
+            return as_list  # they may have little in common
+        folder = Path(os.path.relpath(os.path.commonpath(map(os.path.abspath, values))))
+        pattern = f"**/*{first.suffix}"
+    quoted = shlex.quote(str(Path(glob.escape(str(folder)), pattern)))
+    return f"quote a glob, as in {name} {quoted}, or {as_list}"
 
 
 def write_item(value: str) -> str:

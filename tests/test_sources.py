@@ -292,6 +292,23 @@ def test_a_glob_whose_files_are_in_folders_is_told_how_to_reach_them(tmp_path):
         f"'{tmp_path}/**/*.md', which matches those in its folders too?")
 
 
+@pytest.mark.parametrize("pattern, name", [("*", "a"), ("*.pdf", "sub/a.pdf"), ("**", "")])
+def test_a_glob_that_would_match_nothing_either_is_not_suggested(tmp_path, pattern, name):
+    (tmp_path / "sub").mkdir()
+    if name == "sub/a.pdf":
+        write(tmp_path / name, "%PDF")
+    with pytest.raises(UserError) as caught:
+        texts(files=f"{tmp_path}/{pattern}")
+    assert "**/" not in str(caught.value)
+
+
+def test_the_search_for_a_better_glob_follows_no_links(tmp_path):
+    for name in "pq":
+        (tmp_path / name).symlink_to(tmp_path)
+    with pytest.raises(UserError, match="matches no file"):
+        texts(files=f"{tmp_path}/*.md")
+
+
 def test_a_dash_is_told_the_name_of_standard_input():
     with pytest.raises(UserError, match="^--data.files - matches .*: did you mean .* /dev/stdin.$"):
         texts(files="-")
