@@ -21,7 +21,7 @@ CHAT = "list of turns"
 # Patterns of the types of columns that can be read, as `name_type`, Arrow and `datasets` name them.
 TEXT_PATTERN = r"str|(large_)?string(_view)?|Value\('(large_)?string'\)"
 LIST_PATTERN = (
-    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<[^<>]*: (large_)?string>"
+    rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<[^<>]*: (large_)?string( not null)?>"
     r"|List\(Value\('(large_)?string'\)\)"
 )
 CHAT_PATTERN = (

@@ -146,8 +146,8 @@ class Notes:
     that has one."""
     unreadable_columns: dict[str, str] = field(default_factory=dict)
     """Columns that have values of such types, each with the type of the first one."""
-    unread_values: Counter[str] = field(default_factory=Counter)
-    """By column, how many rows have such a value there, and text in other columns."""
+    unread_values: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By column and type, how many rows have such a value there, and text in other columns."""
     joined: dict[str, str] = field(default_factory=dict)
     """Types of values whose parts are joined to a text, each with its column."""
     has_letters: bool = False
@@ -268,7 +268,7 @@ class Notes:
             elif kind not in ("str", NOTHING):
                 self.other_types.setdefault(kind, name)
                 self.unreadable_columns.setdefault(name, kind)
-                self.unread_values[name] += has_text
+                self.unread_values[name, kind] += has_text
 
     def name_longest_column(self) -> list[str]:
         """Return a note if a column has much more text than the one that is read."""
@@ -303,6 +303,7 @@ class Notes:
             lines.append(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in "
                          f"column {column}{rest}")
         lines += self.lines_of_silent_columns()
+        lines += self.lines_of_unread_values()
         for kind, name in self.joined.items():
             note = f"the lists of strings in column {name} are joined by line breaks"
             if kind == FORMATTED:
@@ -330,7 +331,7 @@ class Notes:
         return lines
 
     def lines_of_silent_columns(self) -> list[str]:
-        """Return a note for each of several columns that has values in rows, and no text there."""
+        """Return a note for each of several columns that has values in rows, and never text."""
         lines: list[str] = []
         for name, kind in self.unreadable_columns.items():
             if self.rows > self.rows_without_text and self.sizes.texts[name] == 0:
@@ -341,10 +342,14 @@ class Notes:
                     program = shlex.quote(f"{path} = {path}.KEY")
                     lines[-1] += (f"; jq -c {program} FILE > NEW.jsonl takes one key out of its "
                                   "objects")
-            elif self.unread_values[name]:
-                lines.append(f"note: column {name} has no text in {self.unread_values[name]:,} of "
-                             f"{self.rows:,} rows (but {kind}), which are read without it")
         return lines
+
+    def lines_of_unread_values(self) -> list[str]:
+        """Return a note for each type of values that are left out of rows, while others of the
+        column are read."""
+        return [f"note: {n:,} of {self.rows:,} rows are read without column {name}, which has "
+                f"{kind} there" for (name, kind), n in self.unread_values.items()
+                if n > 0 and self.sizes.texts[name] > 0]
 
     def lines_of_skipped_tables(self) -> list[str]:
         """Return the notes on tables that are left out."""

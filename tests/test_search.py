@@ -362,8 +362,7 @@ def test_a_column_that_has_text_in_some_rows_is_noted_with_their_number(tmp_path
     rows = [{"author": author, "content": "x"} for author in ({"name": "ann"}, "bob")]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     assert read(path, column="author,content") == ["x", "bob\nx"]
-    assert notes(capsys) == ["column author has no text in 1 of 2 rows (but dict), which are read "
-                             "without it"]
+    assert notes(capsys) == ["1 of 2 rows are read without column author, which has dict there"]
 
 
 @pytest.mark.parametrize("value, words", [
