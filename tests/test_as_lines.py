@@ -331,6 +331,8 @@ def test_an_author_without_a_name_has_another_one(tmp_path, capsys, row):
     ("bread &amp; milk &lt;3", "bread & milk <3"), ("&amp;lt;", "&lt;"),
     ("<@U1>, hi", "@Zo\u00eb, hi"), ("<@U2> and <@U3|ann>", "@U2 and @ann"),
     ("<#C1|general>: <!here> <!subteam^S1|@team>", "#general: @here @team"),
+    ("<#C1|> and <@U2|>", "#C1 and @U2"), ("<!date^1675209540^{date}|Feb 1>", "Feb 1"),
+    ("<https://a.b/?c=1&amp;copy=2>", "https://a.b/?c=1&copy=2"),
     ("see <https://a.b/?c&amp;d> or <https://a.b|this>", "see https://a.b/?c&d or this")])
 def test_marks_of_slack_become_plain_text(tmp_path, capsys, text, plain):
     """Of a mention, the name that the same person has in another message."""
@@ -338,6 +340,13 @@ def test_marks_of_slack_become_plain_text(tmp_path, capsys, text, plain):
              "text": text}, {"user": "U1", "ts": "1675209541.9", "text": "Yes."}]
     path = write(tmp_path / "a.json", json.dumps(rows))
     assert texts(path, capsys=capsys) == [{"text": f"Zo\u00eb: {plain}\nZo\u00eb: Yes."}]
+
+
+def test_an_empty_name_in_a_message_of_slack_hides_no_other(tmp_path, capsys):
+    write(tmp_path / "users.json", json.dumps([{"id": "U2", "name": "ann"}]))
+    row = {"user": "U2", "user_profile": {"real_name": ""}, "ts": "1675209540.9", "text": "Hi."}
+    path = write(tmp_path / "general/2023-01-31.json", json.dumps([row]))
+    assert texts(path, capsys=capsys) == [{"text": "ann: Hi."}]
 
 
 @pytest.mark.parametrize("users, name", [

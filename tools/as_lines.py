@@ -11,6 +11,7 @@ Layout and markup are lost, but for the markup of a wiki. It needs no package, b
 
 import codecs
 import email
+import functools
 import html
 import json
 import mailbox
@@ -244,10 +245,11 @@ def look_up(row: dict[str, Any], path: str) -> Any:
     return value
 
 
+@functools.cache
 def read_slack_people(path: Path) -> dict[str, str]:
     """Return the names of people in Slack's users.json by their ids; none if it is not there."""
     people: Any = []
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         people = json.loads(path.read_bytes())
     names = {}
     for person in people if isinstance(people, list) else []:
@@ -268,7 +270,7 @@ def find_slack_names(rows: list[Any]) -> dict[str, str]:
             continue
         person = row.get("user")
         name = look_up(row, "user_profile.real_name")
-        if isinstance(person, str) and isinstance(name, str):
+        if isinstance(person, str) and isinstance(name, str) and name:
             names[person] = name
     return names
 
@@ -277,12 +279,15 @@ def plain_slack_text(text: str, names: dict[str, str]) -> str:
     """Return a text of Slack as it is shown there. `names` has the names of people by their ids."""
     def show(mark: re.Match[str]) -> str:
         sign, target, label = mark.groups()
+        if target.startswith("date^"):
+            return label or target
         sign = sign.replace("!", "@")
-        if label is None:
-            label = names.get(target, target)
+        label = label or names.get(target, target)
         return sign + label.removeprefix(sign)
 
-    return html.unescape(SLACK_MARK.sub(show, text))
+    # Slack escapes these three characters only.
+    shown = SLACK_MARK.sub(show, text)
+    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def read_message_row(row: Any, slack_names: dict[str, str]) -> tuple[str, str] | None:
@@ -294,7 +299,7 @@ def read_message_row(row: Any, slack_names: dict[str, str]) -> tuple[str, str] |
         return None
     for authors, text_key, date_key in MESSAGE_FIELDS:
         names = [look_up(row, path) for path in authors.split()]
-        author = next((name for name in names if isinstance(name, str)), None)
+        author = next((name for name in names if isinstance(name, str) and name), None)
         if author is None or date_key not in row:
             continue
         text = plain_text(row.get(text_key))
