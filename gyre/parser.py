@@ -58,9 +58,10 @@ class JoinColumns(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         before = getattr(namespace, self.dest, None)
-        names = [] if before is None else before.split(",")
-        if values not in names:
-            setattr(namespace, self.dest, ",".join([*names, values]))
+        is_again = values == before  # perhaps a name with a comma in it
+        if before is not None and not is_again:
+            values = f"{before},{values}"  # of names that are given twice, `split_column` takes one
+        setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
