@@ -135,8 +135,8 @@ def note_same_text(base: RunDir, data: Prepared) -> None:
     """Print a note if a fine-tuning trains on the text that its base was trained on."""
     base_text = base.manifest.get("text", {})  # an imported run has none
     if base_text.get("sha256") == data.manifest["text"]["sha256"]:
-        say(f"note: this is the text that {base.path} was trained on: --data.files names another "
-            "one")
+        say(f"note: this is the text that {base.path} was trained on: to take another one, say "
+            "--data.files FILE")
 
 
 def note_unfit_tokenizer(base: RunDir, data: Prepared) -> None:

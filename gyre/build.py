@@ -223,7 +223,7 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
         if step in run.checkpoints.kept_steps():
             words += ["--at", str(step)]
         else:  # this training replaces the checkpoint, and a single Ctrl-C does so too
-            first_end = "end this training at once, by two Ctrl-C, and give "
+            first_end = "end this training by two Ctrl-C before it saves again, and give "
         words += ["--train.steps", str(steps)]
         for name, rate in rates.items():
             words += [f"--{name}", f"{rate * last_factor:.2g}"]

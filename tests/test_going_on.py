@@ -89,5 +89,6 @@ def test_a_fine_tuning_on_the_same_text_says_so_unless_it_is_named(
     if not names_text:
         argv = [arg for arg in argv if not str(arg).startswith("--data.files")]
     assert exit_code(train.main, *argv) == 0
-    note = f"note: this is the text that {finished} was trained on: --data.files names another one"
+    note = (f"note: this is the text that {finished} was trained on: to take another one, say "
+            "--data.files FILE")
     assert (note in capfd.readouterr().err) is not names_text

@@ -578,8 +578,8 @@ def test_a_longer_run_has_each_step_once(longer):
 
 @pytest.mark.parametrize("final_lr, words", [
     ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
-            "low instead: end this training at once, by two Ctrl-C, and give python {script} "
-            "--branch-from {path} --train.steps 8 --optim.lr 0.0005\n"),
+            "low instead: end this training by two Ctrl-C before it saves again, and give python "
+            "{script} --branch-from {path} --train.steps 8 --optim.lr 0.0005\n"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
 def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, final_lr, words):
     """The rate falls from 0.001 to `final_lr` times as much, along a line. In step 5 of 8 it is
