@@ -585,7 +585,8 @@ def generate_texts(
                   eos_ids=end_ids(trained.tokenizer, options.stop), seed=seed)
     decoding_step = make_decoding_step(batch, previous, compiled=options.compile)
     streamed = len(rows) == 1
-    held_back = ""  # a \r that was not printed yet: it may be the first half of a line end
+    # On a terminal, a \r that was not printed yet: it may be the first half of a line end.
+    held_back = ""
     started = time.perf_counter()
     times = []  # when `stream` yielded: once for each new token, then once more for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
@@ -595,7 +596,8 @@ def generate_texts(
             bar.update(batch.n_accepted - bar.n)
             if streamed:
                 text = held_back + text
-                held_back = "\r" if text.endswith("\r") else ""
+                may_go_on = text.endswith("\r") and is_terminal(sys.stdout)
+                held_back = "\r" if may_go_on else ""
                 print(for_stdout(text.removesuffix(held_back)), end="", flush=True)
     if streamed:
         print(for_stdout(held_back), flush=True)
@@ -617,9 +619,9 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
-    all_ended_at_once = drawn_by_prefill == 0
+    shortest_ended_at_once = drawn_by_prefill == 0
     some_prompts_are_longer = max(batch.prompt_lengths) > min(batch.prompt_lengths)
-    if all_ended_at_once and some_prompts_are_longer:
+    if shortest_ended_at_once and some_prompts_are_longer:
         # The first time is that of a longer prompt, and none says when prefill ended.
         return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]

@@ -728,7 +728,7 @@ def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeyp
 
 @pytest.mark.parametrize("is_terminal, shown", [
     (True, ["a", "\nb", "", "\n", "", "\ufffdc", "", "\ufffd"]),
-    (False, ["a", "\r\nb", "", "\r\n", "", "\rc", "", "\r"])])
+    (False, ["a\r", "\nb", "\r", "\n", "\r", "c", "\r", ""])])
 def test_a_line_end_in_two_parts_is_one_on_a_terminal(call, monkeypatch, is_terminal, shown):
     """Only a \\r that stands alone is a control character."""
     parts = ["a\r", "\nb", "\r", "\n", "\r", "c", "\r"]
