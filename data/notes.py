@@ -304,6 +304,16 @@ class Notes:
                          f"column {column}{rest}")
         lines += self.lines_of_silent_columns()
         lines += self.lines_of_unread_values()
+        lines += self.lines_of_joined_values()
+        lines += self.lines_of_texts()
+        lines += self.lines_of_skipped_tables()
+        if column == DEFAULT_COLUMN:  # else it was chosen
+            lines += self.name_longest_column()
+        return lines
+
+    def lines_of_joined_values(self) -> list[str]:
+        """Return a note for each type of values whose parts are joined."""
+        lines: list[str] = []
         for kind, name in self.joined.items():
             note = f"the lists of strings in column {name} are joined by line breaks"
             if kind == FORMATTED:
@@ -314,8 +324,14 @@ class Notes:
                 if self.has_given_tokenizer:  # that of a model, which may have a template
                     note += ", in no chat template: see docs/interop.md#chat-templates"
             lines.append(f"note: {note}")
+        return lines
+
+    def lines_of_texts(self) -> list[str]:
+        """Return the notes on what the texts of rows are like."""
+        lines: list[str] = []
         if self.rows > self.rows_without_text and not self.has_letters:
-            lines.append(f"note: column {column} has no letters: its numbers are trained as text")
+            lines.append(f"note: column {self.column} has no letters: its numbers are trained as "
+                         "text")
         n_texts = self.rows - self.rows_without_text
         if n_texts >= LEAST_ROWS and 2 * self.short_rows > n_texts:
             lines.append(f"note: {self.short_rows:,} of {n_texts:,} texts have fewer than "
@@ -325,9 +341,6 @@ class Notes:
         if self.rows_with_tags > TAGGED_SHARE * self.rows:
             lines.append(f"note: {self.rows_with_tags:,} of {self.rows:,} rows have tags of web "
                          f"pages, which are trained as text: {WITHOUT_TAGS} drops them")
-        lines += self.lines_of_skipped_tables()
-        if column == DEFAULT_COLUMN:  # else it was chosen
-            lines += self.name_longest_column()
         return lines
 
     def lines_of_silent_columns(self) -> list[str]:
