@@ -161,7 +161,8 @@ class PartialRoPE25(RoPE):
     Their frequencies are those of a head of R channels, theta^(-2j/R). (`model.partial` is another
     thing: it keeps the fastest frequencies of a head of D channels.) R is the even number that is
     nearest to the share, and at least 2. (After Khan et al. 2026, arXiv:2603.11611, table 1 in
-    appendix A: for a tenth, 6 of 64 channels, 12 of 128 and 26 of 256)
+    appendix A of its HTML, which has no pages: for a tenth, 6 of 64 channels, 12 of 128 and 26 of
+    256)
     """
 
     options = ("theta",)
