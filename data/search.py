@@ -199,13 +199,11 @@ def search_files(pattern: str) -> "Search":
     if not paths:
         left_out = search.describe_others()
         content = f", and has {left_out}" if left_out else ""
-        advice = search.advise_conversion()
-        unknown = search.find_unknown()
-        if unknown is not None:
-            kind, glob_of_kind = unknown
-            advice += f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
+        advice = search.advise_conversion() + search.advise_unknown()
         if not advice:
             advice = search.advise_refused()
+        if not advice:
+            advice = search.advise_unknown(no_prose=True)
         raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 
@@ -300,12 +298,20 @@ class Search:
             found += "; --data.files FILE says what is wrong with one"
         return found
 
-    def find_unknown(self) -> tuple[str, str] | None:
+    def advise_unknown(self, no_prose: bool = False) -> str:
+        """Return the option that reads the files of `find_unknown`; "" if there are none."""
+        unknown = self.find_unknown(no_prose)
+        if unknown is None:
+            return ""
+        kind, glob_of_kind = unknown
+        return f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
+
+    def find_unknown(self, no_prose: bool = False) -> tuple[str, str] | None:
         """Return the most frequent suffix that is unknown and is text, and the glob for its files.
 
-        None if there is no such suffix, or only those of files that are no prose.
+        None if there is no such suffix. Those of NO_PROSE count only with `no_prose`.
         """
-        for kind, paths in self.unknown_kinds():
+        for kind, paths in self.unknown_kinds(no_prose):
             # Not those of compressed files, whose names have another suffix behind it.
             unpacked = [path for path in paths if path.lower().endswith(kind)]
             if unpacked and begins_as_text(unpacked[0]):
@@ -315,9 +321,14 @@ class Search:
                                             f"*{glob.escape(suffix)}")
         return None
 
-    def unknown_kinds(self) -> list[tuple[str, list[str]]]:
-        """Return the suffixes that may be those of prose, each with its files, most files first."""
-        known = {*PLAIN, *REFUSED, *CONVERTIBLE, *NO_PROSE.split()}
+    def unknown_kinds(self, no_prose: bool = False) -> list[tuple[str, list[str]]]:
+        """Return the suffixes that may be those of prose, each with its files, most files first.
+
+        With `no_prose`, also those of NO_PROSE.
+        """
+        known = {*PLAIN, *REFUSED, *CONVERTIBLE}
+        if not no_prose:
+            known.update(NO_PROSE.split())
         unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
         return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
 

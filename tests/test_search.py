@@ -626,6 +626,14 @@ def test_a_folder_of_files_that_are_not_read_says_how_to_read_one(tmp_path, name
         read(tmp_path)
 
 
+def test_a_folder_of_references_only_says_how_to_read_them(tmp_path):
+    write(tmp_path / "thesis.bib", "@book{a, title = {A title}}")
+    with pytest.raises(UserError) as error:
+        read(tmp_path)
+    assert str(error.value).endswith(
+        f"has 1 .bib; to read the .bib files: --data.files '{tmp_path}/**/*.bib'")
+
+
 def test_a_folder_of_json_says_how_to_read_its_largest_file(tmp_path):
     """Slack's lists of channels and people come before its messages."""
     write(tmp_path / "channels.json", '[{"name": "general"}]')
