@@ -13,13 +13,15 @@ from data.kinds import PLAIN, TABLES, file_kind
 from data.sources import check_sources
 from errors import UserError, did_you_mean
 from gyre.options import OPTIONS, SECTIONS, Config, Texts, flatten
-from gyre.suggest import suggest_name
+from gyre.suggest import find_option, suggest_name
 from model.encodings import POSITIONS
 
 # libyaml's is five to seven times as fast. PyYAML may be built without it.
 SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONFIGS = Path(__file__).parent.parent / "configs"
 YAML = (".yaml", ".yml")
+# Options of train.py that name a run or a file. They stand on the command line only.
+ARGUMENTS = ("at", "branch_from", "config", "init_from", "resume")
 OUR_CONFIGS = sorted(path.name for path in CONFIGS.glob("*.yaml"))
 
 
@@ -66,8 +68,10 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
             name = written.replace("-", "_")  # either spelling, as on the command line
             if name in layer:
                 raise ValueError(f"{name} is there twice")
-            if name == "init_from" and value != "null":
-                raise ValueError("init_from is no option of a file: say --init-from RUN instead")
+            option = find_option(name, [*ARGUMENTS, *OPTIONS])
+            if option in ARGUMENTS and (name, value) != ("init_from", "null"):
+                raise ValueError(f"{name} is no option of a file: on the command line, say "
+                                 f"--{option.replace('_', '-')}")
             if name in OPTIONS:
                 layer[name] = OPTIONS[name].convert(value)
             elif name not in SECTIONS or value:  # a section may be empty
