@@ -636,16 +636,16 @@ def test_results_md_has_the_studies_of_other_settings(studies):
     tokens = studies["five"].horizons[2]
     english = interval(studies["english"], "rope", tokens, sign="")
     wide = interval(studies["wide"], "rope", tokens, sign="")
-    assert f"not tuned for it | {english}" in page
-    assert f"three seeds, 4.19 M tokens | {wide}" in page
+    assert f"[the King James Bible](../studies/english/RESULTS.md) | {english}" in page
+    assert f"sinusoids at 0.002 | {wide}" in page
 
 
 def test_results_md_has_the_bases_of_rope(studies):
     page = words("docs/results.md")
     bases = studies["bases"]
     tokens = studies["five"].horizons[2]
-    assert f"500,000: {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}" in page
-    assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
+    assert f"500,000 is {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}." in page
+    assert f"is {interval(bases, 'p_rope_50', tokens)} from base 10,000." in page
 
 
 @pytest.mark.parametrize("arm, label", [("rope", "RoPE at 0.001$"), ("alibi", "ALiBi$")])
@@ -708,61 +708,87 @@ def rise(study, arm: str, multiple: int, mode: str = "nonoverlapping") -> str:
     return f"{statistics.mean(rises(study, arm, multiple, mode)):+.3f}"
 
 
-def test_results_md_has_the_rivals(studies):
-    study = studies["interleaved"]  # with all arms of what-where
-    page = words("docs/results.md")
-    for arm in study.plan.arms:
-        if arm == "sin_qk":  # at its best rate only
-            continue
-        cells = [UNDEFINED] * 2
-        if arm != study.baseline:
-            cells = [interval(study, arm, tokens) for tokens in study.horizons]
-        cells += [rise(study, arm, multiple) for multiple in (2, 4, 8)]
-        (row,) = re.findall(rf"\| `{arm}`[^|]* \|((?: [^| ]+(?: \[[^|]*\])? \|){{5}})", page)
-        assert [cell.strip() for cell in row.split("|")[:-1]] == cells
+# The encodings of the first table of docs/results.md: the study of their records and its arm.
+ENCODINGS = {
+    "rope_sin_qk": ("what-where-long", "rope_sin_qk"),
+    "rope_nope": ("interleaved-long", "rope_nope"),
+    "sin_qk": ("qk-long", "sin_qk_2e3"),
+    "pope": ("what-where-long", "pope_4e3"),
+    "alibi": ("qk-long", "alibi"),
+    "rope": ("qk-long", "rope_2e3"),
+    "partial_10": ("partial-long", "partial_10_4e3"),
+    "sin": ("qk-long", "sin"),
+    "learned": ("qk-long", "learned"),
+    "nope": ("qk-long", "nope"),
+}
+
+
+def minus_rope(studies, label: str, tokens: int) -> str:
+    """The interval of one of `ENCODINGS` on Python minus RoPE at 0.002."""
+    name, arm = ENCODINGS[label]
+    if name in ("interleaved-long", "partial-long"):
+        return interval(studies[name], arm, tokens)
+    return interval(studies[name], arm, tokens, "rope_2e3", of=studies["qk-long"])
+
+
+@pytest.mark.parametrize("label", ENCODINGS)
+def test_results_md_has_which_encoding_is_ahead(studies, label):
+    name, arm = ENCODINGS[label]
+    last = studies[name].horizons[-1]
+    english = UNDEFINED
+    if label == "rope_nope":
+        study = Study.load(ROOT / "studies" / "nope-english")
+        english = f"{interval(study, 'rope_nope', last)}, three seeds"
+        assert len(study.records_of("rope_nope")) == 3
+    elif label in ("rope_sin_qk", "sin_qk"):
+        arm_there = "sin_qk_4e3" if label == "sin_qk" else label
+        english = interval(studies["what-where-english"], arm_there, last)
+    python = UNDEFINED if label == "rope" else minus_rope(studies, label, last)
+    past = [UNDEFINED] * 2  # learned positions have none
+    if label != "learned":
+        past = [rise(studies[name], arm, 4, mode) for mode in ("nonoverlapping", "sliding")]
+    assert [python, english, *past] in rows("docs/results.md", f"`{label}`: ")
+    assert len(studies[name].records_of(arm)) == 6
+
+
+@pytest.mark.parametrize("label, arm", [
+    ("rope_sin_qk", "rope_sin_qk"), ("rope_nope", "rope_nope"), ("pope", "pope_4e3"),
+    ("pope_nophase", "pope_nophase_4e3"), ("sin_qk_rope_last", "sin_qk_rope_last"),
+    ("partial_25", "partial_25_4e3"), ("partial_10", "partial_10_4e3")])
+def test_results_md_has_the_rivals(studies, label, arm):
+    short = studies["interleaved"]  # with all arms of what-where
+    four = studies["what-where-four"]
+    (tokens,) = four.horizons
+    cells = [interval(short, arm, length) for length in short.horizons]
+    if arm in four.plan.arms:
+        cells.append(interval(four, arm, tokens))
+    else:
+        cells.append(minus_rope(studies, label, tokens))
+    if label == "partial_10":
+        cells[-1] += f"; trained again {minus_rope(studies, label, tokens)}"
+    assert cells in rows("docs/results.md", f"`{label}`")
 
 
 @pytest.mark.parametrize("arm", ["rope_sin_qk", "sin_qk_4e3"])
 def test_results_md_has_the_rivals_in_english(studies, arm):
     study = studies["what-where-english"]
-    *first, last = [interval(study, arm, tokens) for tokens in study.horizons]
-    assert f"{', '.join(first)} and {last}" in words("docs/results.md")
+    cells = [interval(study, arm, tokens) for tokens in study.horizons[:-1]]
+    assert rows("docs/results.md", f"`{arm.removesuffix('_4e3')}` in English") == [cells]
 
 
-def test_results_md_has_how_the_rivals_go_on(studies):
+def test_results_md_has_how_far_both_together_lead_sinusoids(studies):
     study = studies["what-where-long"]
     long = studies["qk-long"]
-    page = words("docs/results.md")
-    first, last = [interval(study, "rope_sin_qk", tokens, "rope_2e3", of=long)
-                   for tokens in study.horizons]
-    assert f"six seeds): {first} after 4.19 M tokens and {last} after 8.39 M." in page
     first, last = [interval(study, "rope_sin_qk", tokens, "sin_qk_2e3", of=long)
                    for tokens in study.horizons]
-    assert f"They are ahead of `sin_qk` there, too: {first} and {last}." in page
+    assert (f"ahead of `sin_qk`, too: {first} after 4.19 M tokens and {last} after 8.39 M."
+            in words("docs/results.md"))
 
 
-def test_results_md_has_how_a_layer_without_positions_goes_on(studies):
+def test_the_readme_says_how_far_a_layer_without_positions_leads(studies):
     study = studies["interleaved-long"]
-    first, last = [interval(study, "rope_nope", tokens) for tokens in study.horizons]
-    page = words("docs/results.md")
-    assert f"{first} after 4.19 M and {last} after 8.39 M, on six seeds" in page
-    assert len(study.records_of("rope_nope")) == 6
     lead = -study.paired("rope_nope", study.horizons[-1]).mean
     assert f"`rope_nope`, leads RoPE by {lead:.2f} after 8.39 M (six seeds)" in words("README.md")
-
-
-def test_results_md_has_that_a_layer_without_positions_gains_nothing_in_english():
-    study = Study.load(ROOT / "studies" / "nope-english")
-    last = interval(study, "rope_nope", study.horizons[-1])
-    assert f"{last} after 8.39 M, on three seeds" in words("docs/results.md")
-    assert len(study.records_of("rope_nope")) == 3
-
-
-def test_results_md_has_how_few_rotating_channels_go_on(studies):
-    study = studies["partial-long"]
-    first, last = [interval(study, "partial_10_4e3", tokens) for tokens in study.horizons]
-    assert f"Trained again it is {first}, and {last} after 8.39 M" in words("docs/results.md")
-    assert len(study.records_of("partial_10_4e3")) == 6
 
 
 def test_the_notes_say_what_two_processors_made_of_the_same_seeds(studies):
@@ -925,11 +951,8 @@ def test_results_md_has_where_pope_ends(studies):
     study = studies["what-where-long"]
     long = studies["qk-long"]
     tokens = study.horizons[-1]
-    page = words("docs/results.md")
-    difference = interval(study, "pope_4e3", tokens, "rope_2e3", of=long)
-    assert f"`pope_4e3` - RoPE is {difference} on six seeds" in page
     lag = interval(study, "pope_4e3", tokens, "sin_qk_2e3", of=long, sign="")
-    assert f"It stays behind `sin_qk` by {lag}." in page
+    assert f"It stays behind `sin_qk` by {lag}." in words("docs/results.md")
 
 
 def test_the_readme_says_how_far_both_together_lead(studies):
@@ -949,19 +972,6 @@ def test_the_readme_says_what_past_the_training_length_costs(studies):
     rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
     assert (f"its loss at 4T is {alibi:.2f} below that at T, the training length, and RoPE's is "
             f"{rope:.2f} above") in words("README.md")
-
-
-def test_results_md_says_what_past_the_training_length_costs(studies):
-    page = words("docs/results.md")
-    alibi = -statistics.mean(rises(studies["five"], "alibi", 4))
-    rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4))
-    assert (f"4T is {alibi:.2f} lower than in those of T, and RoPE's is {rope:.2f} higher"
-            in page)
-    pope = rises(studies["what-where-long"], "pope_4e3", 4)
-    assert f"PoPE's is {min(pope):.2f} to {max(pope):.2f} higher" in page
-    alibi = -statistics.mean(rises(studies["five"], "alibi", 4, "sliding"))
-    rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
-    assert f"ALiBi's is {alibi:.2f} lower and RoPE's is {rope:.2f} higher:" in page
 
 
 def count_intervals() -> int:
@@ -1025,14 +1035,6 @@ def test_results_md_counts_its_intervals():
     assert len(intervals) == count_intervals()
 
 
-@pytest.mark.parametrize("name, arm", [
-    ("five", "alibi"), ("qk-long", "rope_2e3"), ("what-where", "pope_nophase_4e3"),
-    ("what-where", "pope_4e3"), ("what-where", "rope"), ("what-where", "partial_10_4e3")])
-def test_results_md_has_what_whole_windows_hide(studies, name, arm):
-    whole, sliding = (rise(studies[name], arm, 4, mode) for mode in ("nonoverlapping", "sliding"))
-    assert f"| `{arm}` | {whole} | {sliding} |" in words("docs/results.md")
-
-
 def test_alibi_and_partial_10_fall_at_twice_the_length_in_sliding_windows(studies):
     falling = set()
     for name, study in studies.items():
@@ -1044,15 +1046,13 @@ def test_alibi_and_partial_10_fall_at_twice_the_length_in_sliding_windows(studie
                        ("what-where-four", "partial_10_4e3"), ("partial-long", "partial_10_4e3")}
 
 
-def test_results_md_says_how_far_partial_10_falls_at_twice_the_length(studies):
+def test_the_notes_say_how_far_partial_10_falls_at_twice_the_length(studies):
     changes = rises(studies["what-where-four"], "partial_10_4e3", 2, "sliding")
     assert [change < 0 for change in changes].count(True) == 3
-    said = f"by {-statistics.mean(changes):.2f} in the mean after 4.19 M tokens, `partial_10` (on"
-    assert said in words("docs/results.md")
     changes = rises(studies["partial-long"], "partial_10_4e3", 2, "sliding")
     assert [change < 0 for change in changes].count(True) == 5
-    said = f"After 8.39 M it falls by {-statistics.mean(changes):.2f} in the mean, and on five of"
-    assert said in words("docs/results.md")
+    said = f"falls by {-statistics.mean(changes):.2f} in the mean, and on five of six seeds"
+    assert said in words("studies/partial-long/notes.md")
 
 
 def test_the_pages_say_what_2t_costs_with_few_rotating_channels(studies):
@@ -1060,17 +1060,9 @@ def test_the_pages_say_what_2t_costs_with_few_rotating_channels(studies):
     changes = [statistics.mean(rises(study, arm, 2, mode))
                for arm in ("partial_10_4e3", "partial_25_4e3")
                for mode in ("nonoverlapping", "sliding")]
-    said = ("changes by {:+.2f} in whole windows and by {:+.2f} in sliding ones, and that of "
-            "`partial_25` by {:+.2f} and {:+.2f}")
+    said = ("changes by {:+.2f} in whole windows and by {:+.2f} in sliding ones (on three of six "
+            "seeds it falls), and that of `partial_25` by {:+.2f} and {:+.2f}")
     assert said.format(*changes) in words("studies/what-where-four/notes.md")
-    assert f"in sliding ones `partial_25` loses {changes[-1]:.2f}." in words("docs/results.md")
-
-
-@pytest.mark.parametrize("arm", ["partial_10_4e3", "sin_qk_rope_last"])
-def test_results_md_has_where_other_arms_stand_after_4_m_tokens(studies, arm):
-    study = studies["what-where-four"]
-    difference = interval(study, arm, study.horizons[0])
-    assert f"`{arm.removesuffix('_4e3')}` - RoPE is {difference}" in words("docs/results.md")
 
 
 @pytest.mark.parametrize("arm", [
@@ -1121,6 +1113,23 @@ def test_the_long_study_says_where_the_lead_is(arm, length):
                        for run, rope in runs if run in split]
         cells.append(", ".join(f"{value:+.3f}" for value in differences))
     assert f"| `{arm}` | {' | '.join(cells)} |" in words("studies/what-where-long/notes.md")
+
+
+KINDS = {"repeated pairs": "repeated pair", "repeated tokens": "repeated token",
+         "new tokens": "new"}  # in docs/results.md, and in split.jsonl
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_md_has_where_the_leads_come_from(kind):
+    cells = []
+    for name, arm in (("what-where-long", "sin_qk"), ("interleaved-long", "rope_nope"),
+                      ("what-where-long", "rope_sin_qk")):
+        lines = read_lines(ROOT / "studies" / name / "split.jsonl")
+        split = {line["run"]: line[KINDS[kind]]["loss"] for line in lines}
+        differences = [split[f"{arm}-s{seed}-8M"] - split[f"rope-s{seed}-8M"] for seed in range(6)]
+        cells.append(f"{min(differences):+.3f} to {max(differences):+.3f}")
+    ((_, *found),) = rows("docs/results.md", rf"\*{kind}\*")
+    assert found == cells
 
 
 @pytest.mark.parametrize("name", ["qk-mechanism", "what-where"])
