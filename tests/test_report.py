@@ -761,6 +761,17 @@ def test_results_md_has_the_rivals(studies, label, arm):
     assert cells in rows("docs/results.md", f"`{label}`")
 
 
+def test_results_md_says_that_the_two_best_are_not_told_apart(studies):
+    both, nope = studies["what-where-long"], studies["interleaved-long"]
+    tokens = both.horizons[-1]
+    lead = stats.paired(both.losses("rope_sin_qk", tokens), nope.losses("rope_nope", tokens))
+    low, high = lead.interval
+    assert lead.mean < 0
+    assert low < 0 < high
+    assert ("On Python the interval of its lead over `rope_nope` contains 0."
+            in words("docs/results.md"))
+
+
 @pytest.mark.parametrize("arm", ["rope_sin_qk", "sin_qk_4e3"])
 def test_results_md_has_the_rivals_in_english(studies, arm):
     study = studies["what-where-english"]
