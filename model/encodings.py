@@ -360,6 +360,11 @@ SYNONYMS = {"absolute": "sinusoidal", "learnable": "learned", "nope": "none", "n
             "rotary": "rope", "sin": "sinusoidal", "sine": "sinusoidal"}
 
 
+# The fields of ModelConfig that the model itself reads. Encodings read the others.
+MODEL_FIELDS = ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
+                "tie_embeddings", "norm_eps", "dropout", "max_positions", "position")
+
+
 def check_position(config: ModelConfig) -> None:
     """Raise UserError if the encoding is unknown, has no effect, cannot serve this model, or
     ignores an option that is set."""
@@ -413,7 +418,8 @@ def check_class(name: str, encoding: Any) -> None:
 
 
 def check_options(encoding: type[PositionEncoding]) -> None:
-    """Raise UserError if the `options` of a class are not names of fields of ModelConfig."""
+    """Raise UserError if the `options` of a class are not names of fields of ModelConfig that only
+    encodings read."""
     written = encoding.__name__
     if not isinstance(encoding.options, tuple | list):
         raise UserError(
@@ -426,6 +432,11 @@ def check_options(encoding: type[PositionEncoding]) -> None:
             raise UserError(
                 f"the options of {written} name {option}{did_you_mean(option, known)}, which is no "
                 "field of ModelConfig: add it in model/config.py, or leave it out"
+            )
+        if option in MODEL_FIELDS:
+            raise UserError(
+                f"the options of {written} name {option}, which every model has, whatever its "
+                "encoding: leave it out"
             )
 
 
@@ -558,7 +569,8 @@ def check_embed(position: PositionEncoding, config: ModelConfig) -> None:
 
 
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
-    """Raise UserError if the bias of a new encoding has the wrong shape, or leaves no token to see.
+    """Raise UserError if the bias of a new encoding is no tensor of numbers with a point, has the
+    wrong shape, or leaves no token to see.
 
     It is asked for 2 queries and 3 keys, and for token 0 alone, once for a model, so that no step
     has to look. A context shorter than that, which only tools use, is not checked.
@@ -566,10 +578,16 @@ def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
     if not overrides(type(position), "bias") or config.max_positions < 3:
         return
     with torch.device("cpu"), torch.no_grad():
-        bias = position.bias(torch.arange(1, 3), torch.arange(3))
+        bias: Any = position.bias(torch.arange(1, 3), torch.arange(3))
         at_first_token = position.bias(torch.arange(1), torch.arange(1))
     if bias is None or at_first_token is None:
         return
+    returned = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
+    if returned not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        raise UserError(
+            f"the bias of model.position {config.position} is {returned}: it must be None or a "
+            "tensor of floating-point numbers, as .float() makes one"
+        )
     shared_by_heads = (1, 2, 3)
     one_per_head = (config.n_heads, 2, 3)
     if tuple(bias.shape) not in (shared_by_heads, one_per_head):
@@ -578,10 +596,11 @@ def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
             "queries and 3 keys, and must have (1 or H, T, S), here "
             f"{shared_by_heads} or {one_per_head}"
         )
-    if at_first_token.is_meta:  # it is computed from weights, which are not there yet
-        return
-    if not at_first_token.isfinite().all():
+    if any(parameter.ndim >= 2 for parameter in position.parameters()):
+        return  # matrices are drawn later, and may hold anything until then
+    is_finite = at_first_token.isfinite()
+    if not is_finite.all():
         raise UserError(
-            f"the bias of model.position {config.position} is {at_first_token.flatten()[0]} from "
+            f"the bias of model.position {config.position} is {at_first_token[~is_finite][0]} from "
             "token 0 to itself, the only token that it sees: it must be finite"
         )

@@ -44,7 +44,8 @@ class PositionEncoding(nn.Module):
     dimensions keep the values that the constructor gave them.
     """
 
-    options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
+    # The fields of ModelConfig that this encoding reads, of those that only encodings read.
+    options: tuple[str, ...] = ()
     extrapolates = True  # False: positions beyond the training length have no meaning
     cache_limit: float = math.inf  # in a longer text, cached keys are invalid
     embedding_std = INIT_STD  # standard deviation of the token embeddings at the start

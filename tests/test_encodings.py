@@ -3,6 +3,7 @@
 import copy
 import math
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,14 @@ import generate
 import train
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
-from model.encodings import POSITIONS, PoPE, bound_phases, check_position, overrides
+from model.encodings import (
+    MODEL_FIELDS,
+    POSITIONS,
+    PoPE,
+    bound_phases,
+    check_position,
+    overrides,
+)
 from model.position import ALiBi, PositionEncoding, RoPE, sinusoid
 from model.transformer import FeedForward, KVCache, Transformer
 
@@ -131,10 +139,18 @@ def test_of_two_methods_the_one_most_like_a_hook_is_suggested(methods, monkeypat
     ("theta", "the options of Mine are 'theta', and must be a tuple: write options = "
      '("theta",), with a comma, for one'),
     (("thetas",), "the options of Mine name thetas (did you mean theta?), which is no field of "
-     "ModelConfig: add it in model/config.py, or leave it out")], ids=["no tuple", "no field"])
+     "ModelConfig: add it in model/config.py, or leave it out"),
+    (("n_heads",), "the options of Mine name n_heads, which every model has, whatever its "
+     "encoding: leave it out")], ids=["no tuple", "no field", "the model's"])
 def test_options_that_are_no_tuple_of_fields_are_refused(options, words, monkeypatch):
     encoding = type("Mine", (ALiBi,), {"options": options})
     assert refusal(monkeypatch, encoding) == words
+
+
+def test_each_field_of_a_model_is_its_own_or_of_an_encoding():
+    of_encodings = {option for encoding in POSITIONS.values() for option in encoding.options}
+    assert {field.name for field in fields(ModelConfig)} == {*MODEL_FIELDS, *of_encodings}
+    assert of_encodings.isdisjoint(MODEL_FIELDS)
 
 
 def test_a_run_with_a_misspelt_hook_does_not_begin(workdir, capsys, monkeypatch):
@@ -226,6 +242,41 @@ def test_a_bias_by_which_token_0_sees_nothing_is_refused(monkeypatch):
     assert refusal(monkeypatch, Logarithm) == (
         "the bias of model.position mine is -inf from token 0 to itself, the only token that it "
         "sees: it must be finite")
+
+
+def test_a_bias_that_is_minus_infinity_for_one_head_is_told_by_that_number(monkeypatch):
+    class LastHead(PositionEncoding):
+        def bias(self, q_positions, k_positions):
+            bias = torch.zeros(6, len(q_positions), len(k_positions))
+            bias[5] = -math.inf
+            return bias
+
+    assert "is -inf from token 0" in refusal(monkeypatch, LastHead)
+
+
+@pytest.mark.parametrize("bias, returned", [
+    (lambda distance: -distance[None], "torch.int64"), (lambda distance: 0.0, "float"),
+    (lambda distance: distance[None] > 0, "torch.bool")], ids=["int", "float", "bool"])
+def test_a_bias_that_is_no_tensor_of_floats_is_refused(bias, returned, monkeypatch):
+    class Mine(PositionEncoding):
+        def bias(self, q_positions, k_positions):
+            return bias(q_positions[:, None] - k_positions[None, :])
+
+    assert refusal(monkeypatch, Mine) == (
+        f"the bias of model.position mine is {returned}: it must be None or a tensor of "
+        "floating-point numbers, as .float() makes one")
+
+
+def test_a_matrix_of_a_bias_may_hold_anything_until_it_is_drawn(monkeypatch):
+    class Learned(PositionEncoding):
+        def __init__(self, config):
+            super().__init__(config)
+            self.weight = nn.Parameter(torch.full((6, 8), math.nan))
+
+        def bias(self, q_positions, k_positions):
+            return self.weight[:, (q_positions[:, None] - k_positions[None, :]).clamp(0, 7)]
+
+    assert refusal(monkeypatch, Learned) == ""
 
 
 def test_a_bias_may_hide_earlier_tokens(monkeypatch):
