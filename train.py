@@ -430,11 +430,15 @@ def create_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     name = world.all_gather(name)[0]
     if not world.is_main:  # other ranks need the path only, and write nothing
         return RunDir(Path(config.log.runs, name), {}, is_main=False)
-    inherited_points = start.trunk.points_until(setup.progress.step) if start.trunk else ()
+    branched_at = None
+    inherited_points: list[dict[str, Any]] = []
+    if start.trunk is not None:
+        branched_at = setup.progress.step
+        inherited_points = start.trunk.points_until(branched_at)
     return RunDir.create(
         replace(config, name=name), tokenizer=setup.data.tokenizer_files,
         manifest=setup.data.manifest, command=["python", "train.py", *start.argv],
-        points=inherited_points)
+        branched_at=branched_at, points=inherited_points)
 
 
 def choose_prompt(setup: Setup) -> str:

@@ -314,14 +314,15 @@ class RunDir:
     def create(
         cls, config: Config, *, tokenizer: Sequence[Path], manifest: dict[str, Any],
         command: Sequence[str] = (), write: Callable[[Path], None] | None = None,
-        points: Sequence[dict[str, Any]] = (),
+        branched_at: int | None = None, points: Sequence[dict[str, Any]] = (),
         advice: str = "choose another folder with --log.runs",
     ) -> "RunDir":
         """Make the folder of a new run, completely or not at all, and a new wandb run.
 
         `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
-        import. `points` are those that a branch inherits; a branch can be resumed once it has saved
-        a checkpoint. `advice` says what to do if the disk refuses to write.
+        import. `branched_at` is the step of the trunk that a branch starts from, and `points` are
+        those that it inherits; it can be resumed once it has saved a checkpoint. `advice` says what
+        to do if the disk refuses to write.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
@@ -342,7 +343,7 @@ class RunDir:
                     "python": platform.python_version(),
                     "torch": torch.__version__,
                     "wandb_id": wandb_id(path.name, f"{config.model.position}-s{config.seed}"),
-                    "inherited": len(points),
+                    "branched_at": branched_at,
                     "encoding_sha256": hash_encoding(config.model.position),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }

@@ -119,7 +119,10 @@ class Start:
             return False
         if self.resumed.checkpoints.can_resume:
             return True
-        if self.resumed.record.get("inherited"):
+        record = self.resumed.record
+        # Branches of older versions have the number of points that they inherited instead.
+        is_branch = record.get("branched_at") is not None or record.get("inherited", 0) > 0
+        if is_branch:
             raise UserError(f"{self.resumed.path} is a branch that was killed before its first "
                             "checkpoint: remove it, and branch again")
         return False

@@ -34,7 +34,7 @@ from gyre.build import check_resumed
 from gyre.code import KIND
 from gyre.options import make_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir
+from gyre.rundir import METRICS, RunDir
 from gyre.signals import StopSignal
 from gyre.step import Progress
 from gyre.yaml_files import read_config
@@ -448,10 +448,17 @@ def test_a_branch_from_another_folder_keeps_the_prepared_text_of_its_trunk(
     assert exit_code(train.main, "--resume", path, "--train.steps=3") == 0
 
 
-def test_a_branch_killed_before_its_first_checkpoint_is_refused(workdir, trunk, capfd):
-    """It would begin at step 0, but it has the metrics of its trunk up to step 5."""
-    path = workdir / "runs" / "killed-at-once"
-    kill_before("save", always, "--branch-from", trunk, "--train.steps=8", "--name", path.name,
+@pytest.mark.parametrize("has_metrics", [True, False])
+def test_a_branch_killed_before_its_first_checkpoint_is_refused(
+    workdir, trunk, has_metrics, capfd
+):
+    """It would begin at step 0, as a new model. The metrics of its trunk may be gone."""
+    copy = workdir / "runs" / f"trunk-{has_metrics}"
+    shutil.copytree(trunk, copy)
+    if not has_metrics:
+        (copy / METRICS).unlink()
+    path = workdir / "runs" / f"killed-at-once-{has_metrics}"
+    kill_before("save", always, "--branch-from", copy, "--train.steps=8", "--name", path.name,
                 "--at=5")
     error = resume_refusal(capfd, path)
     assert (f"{path} is a branch that was killed before its first checkpoint: remove it, and "
