@@ -17,9 +17,9 @@ def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0
     """Radians that pair j turns from one position to the next: theta^(-2j/D).
 
     Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1, only
-    the first int(partial * D // 2) pairs turn and the slower ones stand still. This is p-RoPE
-    (Barbero et al. 2024, arXiv:2410.06205). "Partial rotary" is another thing: it rotates the first
-    channels only, with frequencies for that width.
+    the first int(partial * D // 2) pairs turn, rounded as in transformers, and the slower ones
+    stand still. This is p-RoPE (Barbero et al. 2024, arXiv:2410.06205). "Partial rotary" is another
+    thing: it rotates the first channels only, with frequencies for that width.
     """
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu")
     frequencies = theta ** (-pairs / head_dim)
@@ -47,8 +47,9 @@ def precompute_freqs_cis(
         frequencies = scaled_frequencies(scaling, end, head_dim, theta, partial)
         magnitude = scaling.magnitude
     positions = torch.arange(end, dtype=torch.float64, device="cpu")
-    angles = torch.outer(positions, frequencies)
-    return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)
+    length = torch.tensor(magnitude, dtype=torch.float64, device="cpu")
+    rotations = torch.polar(length, torch.outer(positions, frequencies))
+    return rotations.to(torch.complex64)
 
 
 @or_faster

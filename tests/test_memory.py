@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from builders import build_setup, read_metric, tiny_argv, train_tiny
+from builders import build_setup, read_metric, run_python, tiny_argv, train_tiny
 
 from errors import UserError
 from gyre import memory
@@ -62,6 +62,30 @@ def test_the_table_of_dynamic_scaling_ends_with_the_trained_length(workdir, leng
     argv = tiny_argv(workdir, "--model.max_positions", length, *DYNAMIC)
     model = Transformer(resolve(argv, "").config.model)
     assert len(model.position.table) == positions
+
+
+def test_a_table_is_refused_by_what_making_it_takes(asked_bytes):
+    """8 bytes for each of the 16 pairs in the end, and 16 in double precision."""
+    model = ModelConfig(vocab_size=300, max_positions=1000, dim=96, n_heads=3)
+    memory.check_table(model, "here", "mend it")
+    assert asked_bytes == [1000 * 16 * 24]
+
+
+PEAK_OF_A_TABLE = """
+import resource
+from model.rope import precompute_freqs_cis
+
+precompute_freqs_cis(32, 1000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+precompute_freqs_cis(32, 1_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+def test_making_a_table_takes_three_times_its_bytes():
+    kibibytes = int(run_python(PEAK_OF_A_TABLE))
+    assert kibibytes * 1024 == pytest.approx(3 * 1_000_000 * 16 * 8, rel=0.1)
 
 
 def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
