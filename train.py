@@ -49,7 +49,7 @@ with importing(__name__):
     from gyre.build import build
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
     from gyre.compute import keep_freed_memory
-    from gyre.load import default_new_tokens
+    from gyre.load import default_new_tokens, trained_length
     from gyre.parallel import World
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
@@ -322,11 +322,12 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
 def options_for_generate(setup: Setup, run: RunDir) -> list[str]:
     """Return options with which generate.py continues the sample prompt.
 
-    A prompt that fills the context, which generate.py would refuse, becomes ''. If the prompt
-    leaves room in a training row, the continuation ends within it, because generate.py warns of
-    longer texts.
+    A prompt that fills the context, which generate.py would refuse, becomes ''. Of others, spaces
+    and line breaks at the end are left out, because nobody sees them in a command. If the prompt
+    leaves room in what the model reads well, the continuation ends within it, because generate.py
+    warns of longer texts.
     """
-    prompt = choose_prompt(setup).strip()
+    prompt = choose_prompt(setup).rstrip()
     context = setup.config.model.max_positions
     length = len(setup.data.tokenizer.encode_prompt(prompt))
     if length >= context:  # no room for a new token
@@ -335,9 +336,9 @@ def options_for_generate(setup: Setup, run: RunDir) -> list[str]:
     # A prompt such as --help would else be read as an option.
     words = [f"--prompt={prompt}"] if prompt.startswith("-") else ["--prompt", prompt]
     options = ["--run", str(run.path), *words]
-    left_in_row = setup.config.data.seq_len - length
-    if 0 < left_in_row < default_new_tokens(context, length):
-        options += ["--max-new-tokens", str(left_in_row)]
+    room = trained_length(setup.config) - length
+    if 0 < room < default_new_tokens(context, length):
+        options += ["--max-new-tokens", str(room)]
     return options
 
 

@@ -144,11 +144,14 @@ def default_new_tokens(context: int, prompt_tokens: int) -> int:
 
 
 def find_trained_length(run: RunDir, config: Config) -> int | None:
-    """Return how many tokens a model reads well: those of a training row, or as many as the
-    rope_scaling reaches with which it was trained. None for an imported model, of which it is not
-    known."""
-    if run.is_imported:
-        return None
+    """Return how many tokens the model of a run reads well. None for an imported one, of which it
+    is not known."""
+    return None if run.is_imported else trained_length(config)
+
+
+def trained_length(config: Config) -> int:
+    """Return how many tokens a model reads well that was trained so: those of a training row, or as
+    many as its rope_scaling reaches."""
     scaling = config.model.rope_scaling
     return config.data.seq_len if scaling is None else max(config.data.seq_len, scaling.reach)
 

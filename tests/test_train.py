@@ -595,6 +595,25 @@ def test_the_command_that_continues_a_text_keeps_to_the_rows(seq_len, options):
     assert words == ["--run", "a", "--prompt", "abc", *options]
 
 
+def test_the_command_that_continues_a_text_keeps_to_the_reach_of_a_scaling():
+    setup = SimpleNamespace(
+        config=make_config({
+            "train.sample_prompt": "abc", "data.seq_len": 60, "model.max_positions": 240,
+            "model.rope_scaling.type": "linear", "model.rope_scaling.factor": 2.0,
+            "model.rope_scaling.original_positions": 60}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    words = train.options_for_generate(setup, RunDir(Path("a"), {}))
+    assert words == ["--run", "a", "--prompt", "abc", "--max-new-tokens", "117"]
+
+
+def test_the_command_that_continues_a_text_begins_its_prompt_as_the_sample_does():
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": "    return x\n", "data.seq_len": 300}),
+        data=SimpleNamespace(tokenizer=SimpleNamespace(encode_prompt=list)))
+    words = train.options_for_generate(setup, RunDir(Path("a"), {}))
+    assert words == ["--run", "a", "--prompt", "    return x"]
+
+
 def test_a_prompt_that_fills_a_row_is_continued_past_it():
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": "abc" * 20, "data.seq_len": 60}),
