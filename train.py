@@ -113,6 +113,7 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             print_end_at_once(start, setup, run)
             raise
+        stop.end_steps()
         bar.close()
         if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")

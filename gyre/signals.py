@@ -23,12 +23,15 @@ class StopSignal:
     """
 
     number = 0
+    all_saved = False
+    """Whether no step is left to save."""
     _before: Mapping[int, Any] = MappingProxyType({})
     """The handlers outside of `with`, by signal."""
 
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is not threading.main_thread():
             return self
+        self.all_saved = False
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
@@ -37,11 +40,19 @@ class StopSignal:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, self._before[signal.SIGINT])
-        if self.number == 0:
-            self.number = number
+        if self.number != 0:
+            return
+        self.number = number
+        if not self.all_saved:
             with suppress(OSError):  # the terminal may be gone
                 # Not print: the signal may have interrupted one, which cannot be entered twice.
                 os.write(2, b"\nstopping when this step is saved; Ctrl-C once more to stop now\n")
+
+    def end_steps(self) -> None:
+        """Note that the last step is saved. Then Ctrl-C acts at once: there is nothing to save."""
+        self.all_saved = True
+        if self._before:
+            signal.signal(signal.SIGINT, self._before[signal.SIGINT])
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():

@@ -89,6 +89,30 @@ def test_ctrl_c_after_any_signal_acts_at_once(first):
             signal.raise_signal(signal.SIGINT)
 
 
+def test_once_all_is_saved_ctrl_c_acts_at_once():
+    with signals.StopSignal() as stop:
+        stop.end_steps()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_once_all_is_saved_a_signal_announces_no_stop(capfd):
+    with signals.StopSignal() as stop:
+        stop.end_steps()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.number == signal.SIGTERM
+    assert capfd.readouterr().err == ""
+
+
+def test_the_next_training_has_all_to_save_again(capfd):
+    stop = signals.StopSignal()
+    with stop:
+        stop.end_steps()
+    with stop:
+        signal.raise_signal(signal.SIGTERM)
+    assert "stopping when this step is saved" in capfd.readouterr().err
+
+
 def test_a_system_without_sighup_has_the_other_signals(monkeypatch):
     """As Windows."""
     monkeypatch.delattr(signal, "SIGHUP", raising=False)

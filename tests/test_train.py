@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -296,6 +297,13 @@ def test_wandb_can_continue_the_run_of_this_id(workdir, wandb):
 def test_wandb_hears_that_a_training_has_finished(workdir, wandb):
     train_tiny(workdir, "wandb-end", *ONE_STEP)
     wandb.init.return_value.finish.assert_called_once_with(exit_code=0)
+
+
+def test_after_the_last_step_ctrl_c_ends_the_wait_for_wandb(workdir, capfd, monkeypatch):
+    monkeypatch.setattr(RunDir, "finish", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name=waits")
+    assert exit_code(train.main, *argv) == 130
+    assert "stopping when" not in capfd.readouterr().err
 
 
 def test_a_resumed_run_shows_wandb_all_points_again(workdir, wandb):
