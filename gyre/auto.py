@@ -118,8 +118,7 @@ def find_same_text(source: RunDir, config: DataConfig, world: World) -> Prepared
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
     if world.is_main and has_changed(config, settings):
-        started = (source.path / "manifest.json").stat().st_mtime
-        reason = explain_change(config, started)
+        reason = explain_change(config, source.created.timestamp())
         say(f"note: the text of {source.path} has changed since then, or is gone{reason}: the "
             "training goes on with what was prepared of it")
     return data

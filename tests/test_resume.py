@@ -785,6 +785,15 @@ def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, capfd):
     assert f"the text of {stopped} {NOTE} (changed after the run was started: {file}): the" in said
 
 
+def test_a_copied_run_says_what_changed_before_it_was_copied(stopped, capfd):
+    with (stopped.parents[1] / "text.txt").open("a", encoding="utf-8") as file:
+        file.write("more\n")
+    copy = stopped.with_name("copied")
+    shutil.copytree(stopped, copy, copy_function=shutil.copyfile)  # with times of its own
+    assert exit_code(train.main, "--resume", copy) == 0
+    assert "(changed after the run was started: " in capfd.readouterr().err
+
+
 def test_a_run_without_its_text_takes_what_was_prepared(stopped, capfd):
     folder = stopped.parents[1]
     (folder / "text.txt").unlink()
