@@ -27,7 +27,6 @@ from files import locked
 from gyre import rundir
 from gyre.checkpoint import WEIGHTS
 from gyre.code import KIND
-from gyre.options import make_config
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from train import Outcome
@@ -340,7 +339,6 @@ def test_a_record_has_the_ends_of_its_runs_from_short_to_long(monkeypatch):
     monkeypatch.setattr(record, "measure_end", lambda run, *args: End(run.tokens, **other_values))
     monkeypatch.setattr(record, "hash_origin", lambda run: {})
     monkeypatch.setattr(record, "follow", lambda *args: [])
-    monkeypatch.setattr(record, "read_config", lambda path: make_config())
     trunk = MagicMock(record={"git": None, "torch": "2.13.0"})
     measured = measure_runs("rope", 4, "cpu", trunk, Mock(tokens=200), Mock(tokens=100))
     assert [end["tokens"] for end in measured["horizons"]] == [100, 200, 400]
