@@ -62,7 +62,7 @@ COMMANDS = {
     "::TEXT": "the prompt :TEXT",
     ":q": "end, as quit, exit and Ctrl-D do",
 }
-COMMAND_USES = [use for use in COMMANDS if use != "::TEXT"]  # that is a prompt
+COMMAND_USES = [use for use in COMMANDS if use != "::TEXT"]  # ::TEXT is a prompt
 COMMAND_WORDS = [use.split()[0] for use in COMMAND_USES]
 ENDS = ("quit", "exit", ":q")  # lines that end an interactive session, as Ctrl-D does
 
@@ -377,9 +377,8 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
 def as_prompt(line: str) -> str | None:
     """Return the prompt that a line of an interactive session is, or None if it is a command.
 
-    A line that begins with a colon is a command, but for one that begins with two, which is the
-    prompt after the first. A command that there is may be indented. Another indented line that
-    begins with a colon, as ":param x:" in Python, is a prompt.
+    "::TEXT" is the prompt ":TEXT". A line that begins with one colon is a command, known or not. An
+    indented line is a command only if it is a known one: ":param x:" in Python is a prompt.
     """
     if line.startswith("::"):
         return line[1:]

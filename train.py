@@ -239,13 +239,14 @@ def take_steps(
         next_is_running = steps.started is not None
         if next_is_running:  # it was started because nothing is due after this step
             continue
+        # On a CPU no step is started early, so this is called after each of them.
         is_saved_for_stop = validate_and_save(setup, run, first_save)
         if is_saved_for_stop or progress.step == config.train.steps:
             return
 
 
 def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
-    """Return whether this is a step after which `validate_and_save` always validates or saves.
+    """Return whether `validate_and_save` validates or saves after this step, by its number alone.
 
     After any other step it saves only if a rank was asked to stop.
     """

@@ -317,8 +317,11 @@ def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Ignore Ctrl-C, and SIGTERM, which a scheduler may send to a whole group of processes: the
-    command gets them too, and stops the jobs. Dask calls this when a worker of our own starts, also
-    one that replaces a lost one."""
+    """Ignore Ctrl-C and SIGTERM. Dask calls this when a worker of our own starts, also one that
+    replaces a lost one.
+
+    A terminal, or a batch system such as Slurm, sends them to all processes of a group. The command
+    gets them too, and stops the jobs.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

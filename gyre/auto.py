@@ -33,15 +33,14 @@ from model import kernels
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02
-# Before these, the first step is not timed: it compiles, and fills caches. Nor are the next ones
-# that record CUDA graphs, which happens at the second call of a kind: for the first micro-batch of
-# a step, which sets the gradients, in the second step; for others, which add to them, in the third
-# at the latest.
+# Before these, some steps are not timed. The first one compiles, and fills caches. A CUDA graph is
+# recorded at the second call of its kind: for the first micro-batch, which sets the gradients, in
+# step 2, and for the others, which add to them, by step 3.
 UNTIMED_STEPS_WITH_GRAPHS = 3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
-# FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. All that
-# depends on it is whether the first steps are compiled. What was compiled once stays so: its time
-# is spent. On a CPU, a rate is measured instead.
+# FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. It only
+# decides whether these are compiled. If they are, the training is, too. On a CPU, a rate is
+# measured instead.
 GUESSED_RATE = 2e13
 
 

@@ -3,7 +3,7 @@
 import math
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -152,9 +152,9 @@ def load_checkpoint(
 
 
 def check_kept(run: RunDir, start: Start, step: int, kept: Collection[int]) -> None:
-    """Raise UserError if the command names a step for train.keep that is past after this step.
+    """Raise UserError if the command names a step for train.keep that the training has taken.
 
-    `kept` are the steps whose checkpoints are kept already.
+    `step` steps are taken, and `kept` are those of them whose checkpoints are kept already.
     """
     if "train.keep" not in start.given or start.resumes_auto:
         return
@@ -184,16 +184,15 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     """
     steps = start.config.train.steps
     steps_are_given = "train.steps" in start.given
-    end = steps if steps_are_given else steps_when_saved
-    if step >= end and not start.resumes_auto:
+    last = steps if steps_are_given else steps_when_saved
+    if step >= last and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
     if steps_are_given or steps == steps_when_saved:
         return
-    # Another command has set the end of the run. With --resume auto the run may be past both ends.
-    # Then there is nothing to do.
-    is_finished = step >= steps and step >= steps_when_saved
-    if not is_finished:
+    # Another command has given the run another last step. With --resume auto it may have taken both
+    # numbers of steps. Then there is nothing to do.
+    if step < max(steps, steps_when_saved):
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 
@@ -201,7 +200,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
     """Print how the learning rate goes on after `step` with another number of steps.
 
-    Where Muon has a rate of its own, that has the same schedule. It is printed if the other is 0.
+    The rates of AdamW and of Muon have one schedule. AdamW's is printed, or Muon's if that is 0.
     """
     optim = config.optim
     steps = config.train.steps
@@ -218,15 +217,20 @@ def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> No
     note = (f"note: {label} of step {step} was {last_lr:.2g}. With {steps} steps it goes "
             f"on at {next_lr:.2g} and ends at {end_lr:.2g}.")
     if is_past_warmup and next_lr > last_lr > 0:
-        words = ["--branch-from", str(run.path)]
-        first_end = ""
-        if step in run.checkpoints.kept_steps():
-            words += ["--at", str(step)]
-        else:  # this training replaces the checkpoint, and a single Ctrl-C does so too
-            first_end = "end this training by two Ctrl-C before it saves again, and give "
-        words += ["--train.steps", str(steps)]
-        for name, rate in rates.items():
-            words += [f"--{name}", f"{rate * last_factor:.2g}"]
-        command = f"python {find_script('train.py')} {shlex.join(words)}"
-        note += f" To start low instead: {first_end}{command}"
+        low_rates = {name: rate * last_factor for name, rate in rates.items()}
+        note += f" To start low instead: {advise_branch(run, step, steps, low_rates)}"
     say(note)
+
+
+def advise_branch(run: RunDir, step: int, steps: int, rates: Mapping[str, float]) -> str:
+    """Return how to branch off from this step of a run with these rates, by the option's name."""
+    words = ["--branch-from", str(run.path)]
+    before = ""
+    if step in run.checkpoints.kept_steps():
+        words += ["--at", str(step)]
+    else:  # this training replaces the checkpoint, and a single Ctrl-C does so too
+        before = "end this training by two Ctrl-C before it saves again, and give "
+    words += ["--train.steps", str(steps)]
+    for name, rate in rates.items():
+        words += [f"--{name}", f"{rate:.2g}"]
+    return f"{before}python {find_script('train.py')} {shlex.join(words)}"

@@ -163,13 +163,15 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# One measured call has at most about so many FLOPs: of a product and its gradients, or of a product
-# in int8. A slow processor, too, does them in a fraction of a second.
+# At most about so many FLOPs are measured in one call, which a slow processor, too, does in a
+# fraction of a second: those of a product and its gradients,
 MEASURED_FLOPS = 3e9
+# and those of a product in int8.
 MEASURED_INT8_FLOPS = 1e8
-# A product and its gradients are measured with at least so many tokens, however large the matrix is
-# and however many FLOPs they then have.
+# The tokens of a product that is measured with its gradients: at least LEAST_TOKENS, however many
+# FLOPs these have, and at most MOST_TOKENS.
 LEAST_TOKENS = 16
+MOST_TOKENS = 2048
 
 
 def matmul_rates(
@@ -185,7 +187,7 @@ def matmul_rates(
     inputs = model.dim
     outputs = model.hidden_dim
     quick_tokens = max(LEAST_TOKENS, round(MEASURED_FLOPS / (6 * inputs * outputs)))
-    tokens = min(tokens, 2048, quick_tokens)
+    tokens = min(tokens, MOST_TOKENS, quick_tokens)
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
 
     def multiply(x: Tensor, weight: Tensor, gradient: Tensor) -> None:

@@ -177,7 +177,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     else:
         draft = make_draft(*config_layers, given)
     stem = make_stem(options, draft.config, base)
-    # Those in a configuration file may be for the text of that file.
+    # Only options of the command line: those in a configuration file may be for its own text.
     if "data.column" in given or "data.separator" in given:
         check_use(draft.config.data)
     start = begin(draft, argv, stem, given, resumes_auto=options.resume == AUTO)
@@ -522,11 +522,11 @@ def read_trained(run: RunDir) -> Config:
 
 
 def check_unchanged(
-    run: RunDir, saved: Config, config: Config, command: str, also_fixed: Sequence[str] = ()
+    run: RunDir, saved: Config, config: Config, option: str, also_fixed: Sequence[str] = ()
 ) -> None:
     """Raise UserError if an option that must match the checkpoints of a run has changed.
 
-    `command` is --resume or --branch-from, and `also_fixed` has further options and sections that
+    `option` is --resume or --branch-from, and `also_fixed` has further options and sections that
     cannot change with it. data.prepared can, because it is only a place.
     """
     config = replace(config, data=replace(config.data, prepared=saved.data.prepared))
@@ -541,4 +541,4 @@ def check_unchanged(
         if part == "optim":
             advice = (f"say --branch-from {shlex.quote(str(run.path))} instead, which starts "
                       "another run where it stands")
-        raise UserError(f"{', '.join(names)} of {run.path} cannot change on {command}: {advice}")
+        raise UserError(f"{', '.join(names)} of {run.path} cannot change on {option}: {advice}")

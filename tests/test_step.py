@@ -151,7 +151,7 @@ def test_the_loss_is_divided_by_the_tokens_of_all_ranks(workdir, monkeypatch):
     setup = build_setup(workdir, "--train.batch_size=27")
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=0, world_size=3)
     rank = replace(setup, world=World(0, 3, CPU), train_data=data,
-                   loss_function=lambda logits, y: 0 * logits.sum() + 1080)
+                   loss_function=lambda logits, y: 0 * logits.sum() + 2.0 * 540)
     assert train_step(rank, 0).loss == 2.0
 
 
