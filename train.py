@@ -312,7 +312,8 @@ def print_end(start: Start, setup: Setup, run: RunDir, label: str) -> None:
         best_step = run.checkpoints.saved_step("best")
         if 0 < best_step < setup.progress.step:
             say(f"best    the weights of step {best_step}, with {setup.progress.best_loss:.4f} "
-                "nats/token. generate.py takes them: later validation losses were not lower")
+                "nats/token. generate.py takes them, because later validation losses were not "
+                "lower; with --checkpoint last, it takes those of the last step")
         time_taken = tqdm.format_interval(setup.progress.seconds)
         # The time includes the steps before a run was resumed, or branched off from another.
         since = " since step 0" if start.source is not None else ""

@@ -569,7 +569,8 @@ def test_a_backslash_and_an_n_in_a_sample_prompt_are_noted(workdir, capfd, sampl
 def test_a_training_that_got_worse_says_whose_weights_are_best(workdir, capfd):
     train_tiny(workdir, "overshot", "--model.n_layers=2", "--train.steps=4",
                "--train.eval_interval=1", "--optim.lr=0.5", "--optim.warmup_steps=0")
-    words = "best    the weights of step [123], with .* nats/token. generate.py takes them"
+    words = ("best    the weights of step [123], with .* nats/token. generate.py takes them, "
+             "because .*; with --checkpoint last, it takes those of the last step")
     assert re.search(words, capfd.readouterr().err)
 
 
