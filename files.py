@@ -58,12 +58,16 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
         raise UserError(f"cannot write {target}: {first_line(cause)}; {advice}") from error
 
 
+class Busy(UserError):
+    """Another process works on what was to be locked."""
+
+
 @contextmanager
 def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    If another process has the lock, say `busy` and wait; without `wait`, raise it as a UserError.
-    Raises UserError also where the lock cannot be written. The system releases the lock of a
+    If another process has the lock, say `busy` and wait; without `wait`, raise Busy with it. Raises
+    another UserError where the lock cannot be written. The system releases the lock of a
     process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +77,7 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
         lock.acquire(blocking=False)
     except Timeout:
         if not wait:
-            raise UserError(busy) from None
+            raise Busy(busy) from None
         say(busy)
         lock.acquire()
     except OSError as error:

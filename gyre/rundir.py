@@ -40,6 +40,7 @@ from data.sources import DataConfig
 from data.tokenizer import TOKENIZER_FILES
 from errors import UserError, did_you_mean, say
 from files import (
+    Busy,
     atomic_path,
     fsync,
     json_sha256,
@@ -90,7 +91,8 @@ def claim_name(runs: str | Path, name: str | None, stem: str, contexts: ExitStac
     """Return the name of a new run, which nobody else can train until `contexts` is closed.
 
     Without a `name` it is the first of stem, stem-2, stem-3 ... that is neither a run nor being
-    trained. Raises UserError if another process trains a run of this `name`.
+    trained. Raises UserError if another process trains a run of this `name`, or where no lock can
+    be written.
     """
     if name is not None:
         contexts.enter_context(locked_run(Path(runs, name)))
@@ -98,7 +100,7 @@ def claim_name(runs: str | Path, name: str | None, stem: str, contexts: ExitStac
     name = stem
     number = 1
     while True:
-        with suppress(UserError):  # another process trains a run of this name
+        with suppress(Busy):  # another process trains a run of this name
             if not Path(runs, name).exists():
                 contexts.enter_context(locked_run(Path(runs, name)))
                 return name

@@ -15,6 +15,7 @@ from builders import ROOT, parse_config, require_program
 from disk_faults import cut, failing_disks
 
 import evaluate
+import files
 from data.sources import DataConfig
 from errors import UserError
 from files import read_json, write_json
@@ -251,6 +252,17 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
         second.close()
         assert claim_name(runs, None, "a", held) == "a-2"  # nothing became of the second
     assert [path.name for path in runs.iterdir()] == ["a"]
+
+
+def test_where_no_lock_can_be_written_no_name_is_searched(tmp_path, monkeypatch):
+    """As on a disk that can hold no more files."""
+    def refuse(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.FileLock, "acquire", refuse)
+    words = r"cannot write .*/\.a\.lock: .*No space left on device"
+    with ExitStack() as held, pytest.raises(UserError, match=words):
+        claim_name(tmp_path, None, "a", held)
 
 
 def test_without_a_run_the_whole_path_of_runs_is_named(tmp_path, monkeypatch):
