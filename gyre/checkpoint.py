@@ -143,9 +143,14 @@ class Checkpoints:
                     remove(left)
 
     def saved_step(self, name: Literal["last", "best"]) -> int:
-        """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
+        """Return the step of `last` or `best`; 0 if there is none, or if it was imported.
+
+        If `open` has found `last` damaged, the step is that of `previous`.
+        """
         if name == "best" and not self.has_best:
             return 0
+        if name == "last" and not self.last_is_good:
+            return self._read_step(self.path / "previous")
         try:
             folder = self.find(name)
         except UserError:

@@ -136,6 +136,13 @@ def test_a_manifest_that_is_none_makes_a_checkpoint_damaged(tmp_path, manifest):
     assert step_of_weights(checkpoints, "last") == 1
 
 
+def test_the_step_of_a_damaged_last_checkpoint_is_that_of_the_one_before(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    cut(checkpoints.path / "last" / WEIGHTS)
+    with checkpoints.open("last"):
+        assert checkpoints.saved_step("last") == 1
+
+
 def test_an_error_of_a_conversion_is_not_taken_for_a_replaced_checkpoint(tmp_path):
     """Which would be read again."""
     def convert(name, weight):
