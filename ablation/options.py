@@ -29,8 +29,9 @@ SETTLED = ("tier", "tokens", "no_tuning")
 # Options of train.py that can be given all the same.
 OPEN = re.compile(r"data\.(?!seq_len)|log\b|name\b|optim\.lr\b|train\.device\b")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
-SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.dtype", "optim.schedule",
-          "optim.cooldown", *(f"data.{option.name}" for option in fields(DataConfig)))
+SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.device", "train.dtype",
+          "train.tf32", "optim.schedule", "optim.cooldown",
+          *(f"data.{option.name}" for option in fields(DataConfig)))
 
 
 @dataclass
