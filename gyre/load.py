@@ -99,10 +99,9 @@ class Trained:
         check_numbers({"max_new_tokens": max_new_tokens, "seed": seed, **sampling})
         if stop is None:
             raise TypeError("stop must be text or several texts, not None")
-        stops = stop
-        if isinstance(stop, str):
-            # Alone, "" is a value that was left empty. In a list it is a mistake.
-            stops = [stop] if stop else []
+        if stop == "":  # a value that was left empty; in a list, "" is a mistake
+            stop = []
+        stops = [stop] if isinstance(stop, str) else [*stop]
         if "" in stops:
             raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)

@@ -98,6 +98,7 @@ def test_a_text_past_the_training_rows_gets_a_warning(model):
 @pytest.mark.parametrize("others", [[], ["not in there"]])
 def test_a_text_ends_before_a_stop_string(others, model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=[text[5:9], *others]) == text[:5]
+    assert model.generate(PROMPT, **OPTIONS, stop=iter([text[5:9], *others])) == text[:5]
 
 
 def test_a_stop_string_may_be_given_alone(model, text):
