@@ -154,8 +154,11 @@ def train_tokenizer(
         if fit_vocabulary:
             return tokenizer
         problems = [f"no tokenizer of {vocab_size} pieces: this text allows at most {error.most}"]
-        texts = [text for _, text in read_blocks(file, train, "counting tokens", BLOCK)]
-        n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
+        n_tokens = 0
+        for _, text in read_blocks(file, train, "counting tokens", BLOCK):
+            n_tokens += len(tokenizer.encode(text))
+            if n_tokens >= config.seq_len:
+                break
         if n_tokens < config.seq_len:
             problems.append(f"no row of data.seq_len {config.seq_len} tokens, because with "
                             f"{error.most} pieces the training split has {n_tokens}")
