@@ -377,14 +377,13 @@ def print_how_to_go_on(setup: Setup, how: str, again: list[str]) -> None:
 
 def print_end_at_once(start: Start, setup: Setup, run: RunDir) -> None:
     """Print what a second Ctrl-C has left of a run. A branch cannot go on without a checkpoint."""
-    if start.trunk is None or run.checkpoints.can_resume:
-        saved = run.checkpoints.saved_step("last")
-        kept = run.checkpoints.kept_steps()
-        if kept and not saved:  # --resume would begin at step 0
-            again = ["--branch-from", str(run.path), "--at", str(kept[-1])]
-            what = f"Only step {kept[-1]} was saved, by train.keep"
-            print_how_to_go_on(setup, f"ended at once. {what}", again)
-            return
+    saved = run.checkpoints.saved_step("last")
+    kept = run.checkpoints.kept_steps()
+    if kept and not saved:  # --resume would begin at step 0, or refuse a branch
+        again = ["--branch-from", str(run.path), "--at", str(kept[-1])]
+        what = f"Only step {kept[-1]} was saved, by train.keep"
+        print_how_to_go_on(setup, f"ended at once. {what}", again)
+    elif start.trunk is None or run.checkpoints.can_resume:
         what = f"Saved was step {saved}" if saved else "Nothing was saved yet"
         print_stop(start, setup, run, f"ended at once. {what}")
     elif setup.world.is_main:
@@ -476,9 +475,9 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
 def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
-    Here the checkpoints are saved first, and the values are logged after that. So if the training
-    ends in between, the values are missing, and the next command validates once more. `last` is one
-    of the two: it has `progress.best_loss`, which this validation may lower.
+    Here `best`, if the loss is the lowest, and `last` are saved first: `last` has the lowest loss
+    so far, `progress.best_loss`. The values are logged after that. So if the training ends in
+    between, the values are missing, and the next command validates once more.
     """
     values = measure_validation(setup)
     assert values is not None, "only a validation that may stop early is ended"

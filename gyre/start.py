@@ -123,8 +123,13 @@ class Start:
         # Branches of older versions have the number of points that they inherited instead.
         is_branch = record.get("branched_at") is not None or record.get("inherited", 0) > 0
         if is_branch:
+            advice = "remove it, and branch again"
+            kept = self.resumed.checkpoints.kept_steps()
+            if kept:
+                advice = (f"go on by --branch-from {shlex.quote(str(self.resumed.path))} "
+                          f"--at {kept[-1]}")
             raise UserError(f"{self.resumed.path} is a branch that was killed before its first "
-                            "checkpoint: remove it, and branch again")
+                            f"checkpoint: {advice}")
         return False
 
 

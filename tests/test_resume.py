@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -463,6 +464,17 @@ def test_a_branch_killed_before_its_first_checkpoint_is_refused(
     error = resume_refusal(capfd, path)
     assert (f"{path} is a branch that was killed before its first checkpoint: remove it, and "
             "branch again") in error
+
+
+def test_a_kept_step_of_a_branch_is_not_lost_in_silence(workdir, trunk, capfd, monkeypatch):
+    """It was saved before the first validation, so there is nothing to resume."""
+    path = workdir / "runs" / "branch-kept-at-once"
+    monkeypatch.setattr(train, "validate_and_sample", Mock(side_effect=KeyboardInterrupt))
+    assert exit_code(train.main, "--branch-from", trunk, "--at=3", "--train.steps=8",
+                     "--train.keep=[4]", "--train.eval_interval=1", f"--name={path.name}") == 130
+    assert f"by train.keep. To go on:\n    python {find_script('train.py')} --branch-from {path} " \
+           "--at 4\n" in capfd.readouterr().err
+    assert resume_refusal(capfd, path).endswith(f": go on by --branch-from {path} --at 4")
 
 
 def test_before_the_first_checkpoint_of_a_branch_ctrl_c_at_once_says_to_branch_again(
