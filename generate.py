@@ -357,13 +357,13 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
-    # Otherwise "> " would be in the results.
-    terminal = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    # In a file, "> " would be among the results.
+    shows_prompt = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     for prompt in options.prompt:
         session.begin(prompt)
     while True:
         try:
-            line = input("> " if terminal else "")
+            line = input("> " if shows_prompt else "")
         except (EOFError, KeyboardInterrupt):
             return session.speed
         if line.strip() in ENDS:
@@ -618,9 +618,9 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
-    shortest_ended_at_once = drawn_by_prefill == 0
+    prefill_drew_nothing = drawn_by_prefill == 0  # all rows of the shortest prompts ended at once
     some_prompts_are_longer = max(batch.prompt_lengths) > min(batch.prompt_lengths)
-    if shortest_ended_at_once and some_prompts_are_longer:
+    if prefill_drew_nothing and some_prompts_are_longer:
         # The first time is that of a longer prompt, and none says when prefill ended.
         return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]

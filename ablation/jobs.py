@@ -252,8 +252,8 @@ def make_start(training: Training) -> Start:
         return branch(trunk, argv, training.options, training.at)
     draft = make_draft(training.options)
     check_text(training, find_or_prepare(draft.config.data).manifest)
-    # argv is for the log only: the options are in the draft, and in `given`. No stem is needed: it
-    # is for runs without a name, and a study names its runs in their options.
+    # argv only becomes the "command" in run.json: the options are in the draft, and in `given`. No
+    # stem is needed: it is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
 
 

@@ -183,16 +183,17 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     learning rates depend on it, so a command that would change the number has to say so.
     """
     steps = start.config.train.steps
-    steps_are_given = "train.steps" in start.given
-    last = steps if steps_are_given else steps_when_saved
-    if step >= last and not start.resumes_auto:
+    has_one_end = "train.steps" in start.given or steps == steps_when_saved
+    end = steps if has_one_end else steps_when_saved
+    if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if steps_are_given or steps == steps_when_saved:
+    if has_one_end:
         return
-    # Another command has given the run another last step. With --resume auto it may have taken both
-    # numbers of steps. Then there is nothing to do.
-    if step < max(steps, steps_when_saved):
+    # Another command has given the run another end. With --resume auto it may be past both. Then
+    # there is nothing to do.
+    is_past_both = step >= max(steps, steps_when_saved)
+    if not is_past_both:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -163,11 +163,10 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# At most about so many FLOPs are measured in one call, which a slow processor, too, does in a
-# fraction of a second: those of a product and its gradients,
-MEASURED_FLOPS = 3e9
-# and those of a product in int8.
-MEASURED_INT8_FLOPS = 1e8
+# One measured call has at most about so many FLOPs, which a slow processor, too, does in a fraction
+# of a second.
+MEASURED_FLOPS = 3e9  # of a product and its gradients
+MEASURED_INT8_FLOPS = 1e8  # of a product in int8
 # The tokens of a product that is measured with its gradients: at least LEAST_TOKENS, however many
 # FLOPs these have, and at most MOST_TOKENS.
 LEAST_TOKENS = 16

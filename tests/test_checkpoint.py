@@ -356,16 +356,16 @@ def test_a_pickle_cannot_run_code(tmp_path):
 # --- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, good", [
+@pytest.mark.parametrize("name, good_step", [
     ("best", 2), ("last", 1), pytest.param("last", 2, marks=pytest.mark.slow)])
-def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
+def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good_step):
     """The k-th operation fails, for all k; also where only the checkpoint of step 1 is good."""
     for disk in failing_disks(WRITERS, at_least=7):
         checkpoints = saved(tmp_path, 1, 2)
         save(checkpoints, "best", 2)
-        if good == 1:
+        if good_step == 1:
             cut(checkpoints.path / "last" / TRAINING)
-        assert step_on_disk(checkpoints, name) == good
+        assert step_on_disk(checkpoints, name) == good_step
         with disk:
             save(checkpoints, name, 3)
         if disk.error:
@@ -373,7 +373,7 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
             assert f"{checkpoints.path / name}: [Errno 28] No space" in str(disk.error)
         left = step_on_disk(Checkpoints(checkpoints.path), name)
         if disk.error:
-            assert left in (good, 3)  # 3: it failed after the last rename
+            assert left in (good_step, 3)  # 3: it failed after the last rename
         else:
             assert left == 3
         again = Checkpoints(checkpoints.path)

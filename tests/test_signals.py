@@ -42,7 +42,7 @@ def test_a_signal_in_the_last_step_stops_nothing(workdir, monkeypatch, capfd):
 
 
 def test_a_signal_to_another_process_ends_this_one_as_a_signal(workdir, monkeypatch):
-    # Of the number of a signal, 0 here, another process has 1.
+    # As if another process had been asked to stop: a sum that is 0 here is 1.
     monkeypatch.setattr(World, "sum", lambda self, *values: [value or 1.0 for value in values])
     assert exit_code(train.main, *tiny_argv(workdir, "--name", "other")) == 128 + signal.SIGTERM
 
