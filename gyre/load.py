@@ -319,9 +319,8 @@ class Row:
     """Whether a space in front of the next text is the tokenizer's own."""
     held: str = field(default="", init=False)
     """Text that is not given out yet."""
-    given_end: str = field(default="", init=False)
-    """Empty before the first `finish`. Later the end of the text that was given out, if a stop
-    string may begin in it."""
+    shown_tail: str = field(default="", init=False)
+    """After a `finish`, the end of the text given out, if a stop string may begin in it."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"),
         init=False)
@@ -339,8 +338,9 @@ class Row:
         """
         if self.stopped:
             return ""
-        n_given = len(self.given_end)
-        text = self.given_end + self.held + self.decode(token)
+        n_shown = len(self.shown_tail)
+        # Of this text, text[:n_shown] has been given out already.
+        text = self.shown_tail + self.held + self.decode(token)
         end = find_stop(text, self.stops)
         if end is not None:
             self.stopped = True
@@ -349,9 +349,9 @@ class Row:
         else:
             end = len(text) - unsafe_length(text, self.stops)
         # What was given out cannot be held back any more, but a stop string may still begin in it.
-        self.given_end = text[end:n_given]
-        end = max(end, n_given)
-        shown = self.first + text[n_given:end]
+        self.shown_tail = text[end:n_shown]
+        end = max(end, n_shown)
+        shown = self.first + text[n_shown:end]
         self.held = text[end:]
         self.first = ""
         self.text += shown
@@ -369,9 +369,9 @@ class Row:
     def finish(self) -> str:
         """Return the rest of the text. After `resume`, more tokens can be added."""
         self.unfinished = self.decoder.getstate()
-        may_begin_stop = self.given_end + self.held
+        may_begin_stop = self.shown_tail + self.held
         rest = self.add(None)
-        self.given_end = "" if self.stopped else may_begin_stop
+        self.shown_tail = "" if self.stopped else may_begin_stop
         return rest
 
     def resume(self) -> None:
