@@ -387,6 +387,15 @@ def test_parts_of_a_text_are_equal_for_every_tokenizer(monkeypatch):
     assert short["bpb_stretches"] == pytest.approx([2.0, 1.0])
 
 
+@pytest.mark.parametrize("ids, bits, by_part", [
+    ((1, 3, 1, 1, 1), (1.0, 8.0, 1.0, 1.0, 1.0), [2.25, 0.75]),  # 8 bits at bytes 1 to 5 of 8
+    ((1, 1, 1, 3, 1), (1.0, 1.0, 1.0, 8.0, 1.0), [0.75, 2.25]),  # at bytes 3 to 7
+])
+def test_a_token_counts_in_the_part_that_has_its_middle(monkeypatch, ids, bits, by_part):
+    monkeypatch.setattr(measure, "STRETCHES", 2)
+    assert measured_bits(encoded(0, *ids), *bits)["bpb_stretches"] == pytest.approx(by_part)
+
+
 def test_bits_per_byte_have_the_error_of_their_parts(monkeypatch):
     monkeypatch.setattr(measure, "STRETCHES", 4)
     found = measured_bits(encoded(0, 3, 3, 3, 3), 4.0, 8.0, 12.0, 16.0)
