@@ -144,6 +144,12 @@ def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
     assert train_step(build_setup(workdir), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
 
 
+def test_a_signal_to_another_rank_asks_this_one_to_stop(workdir, monkeypatch):
+    """As if the other rank had 1 of everything that is summed: of nats, and of signals."""
+    monkeypatch.setattr(World, "sum_tensor", lambda self, values: values + 1)
+    assert train_step(build_setup(workdir), 0).is_asked_to_stop
+
+
 def test_the_loss_is_divided_by_the_tokens_of_all_ranks(workdir, monkeypatch):
     """27 rows of 20 tokens are 540 tokens, of which one of three ranks has 180. The other two have
     a loss of 0."""
