@@ -110,6 +110,16 @@ def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
     assert called == []
 
 
+def test_a_finished_training_whose_last_checkpoint_is_damaged_goes_on(new_run, called):
+    run = new_run("live")
+    save_step(run, 2)
+    save_step(run, 3)
+    (run.path / "last" / WEIGHTS).write_bytes(b"damaged")
+    training = Training(folder=str(run.path), options=LIVE)
+    assert finish_training(called, training, StopSignal()) == "finished"
+    assert called == [["--resume", str(run.path)]]
+
+
 def test_a_run_that_was_trained_further_by_hand_is_refused(new_run, called):
     run = new_run("live")
     save_step(run, 4)
