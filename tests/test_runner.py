@@ -321,6 +321,14 @@ def test_the_loss_of_a_rate_is_on_the_disk_at_once(tuning):
         "arms": {"sin": {"0.001": {"1000": 2.5}}}}
 
 
+def test_a_rate_keeps_all_its_digits_in_the_plan(tuning):
+    """Tuning may go on to twice 0.004, to twice that, and so on."""
+    command, stored, job = tuning
+    training = Training(job.trainings[0].folder, options={"optim.lr": 0.016, "seed": 1000})
+    runner.keep_result(command, stored, TuningJob(name="x", trainings=[training], arm="sin"), 2.5)
+    assert plan.tuning_losses(stored) == {"sin": {0.016: {1000: 2.5}}}
+
+
 def test_a_result_that_cannot_be_written_costs_no_checkpoint(tuning, tmp_path, monkeypatch):
     """Without it, the same command would train the run again."""
     command, stored, job = tuning
