@@ -212,6 +212,12 @@ def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp
     assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
+def test_pieces_that_never_merge_score_below_all_merges():
+    pieces = {3: "a", 4: "b", 5: "ab", 6: "aba"}
+    scores = formats_tokenizers.piece_scores(pieces, ["ab", "aba"])
+    assert scores == {"ab": 0, "aba": -1, "a": -5, "b": -6}
+
+
 def test_a_tokenizer_json_that_joins_characters_is_refused_in_a_gguf(tmp_path, capsys):
     """By NFC: a sentencepiece file of ours normalises nothing."""
     folder = their_folder(tmp_path, "llama2-of-4")
