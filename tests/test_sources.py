@@ -495,6 +495,15 @@ def test_a_column_of_long_ids_is_not_named(tmp_path, capsys):
     assert notes(capsys) == []
 
 
+def test_a_column_with_one_text_is_not_named_as_longest(tmp_path, capsys):
+    """Such as terms of use. The column of reviews is shorter."""
+    terms = "These are our terms. " * 9
+    rows = [{"text": "A day", "review": f"It was a fine day {n}.", "terms": terms} for n in "12"]
+    texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    (note,) = notes(capsys)
+    assert note.endswith("say --data.column review")
+
+
 def test_a_longer_column_is_not_named_if_the_text_is_a_third(tmp_path, capsys):
     rows = [{"text": "y" * 10, "body": "z" * 30}] * 5
     texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
