@@ -530,6 +530,13 @@ def test_rows_of_few_words_are_noted(tmp_path, capsys, n_short, n_long, noted):
     assert notes(capsys) == ([note] if noted else [])
 
 
+@pytest.mark.parametrize("n_characters, noted", [(39, True), (40, False)])
+def test_rows_are_short_up_to_39_characters(tmp_path, capsys, n_characters, noted):
+    rows = [("abc " * 10)[:n_characters]] * 100
+    texts(files=write_jsonl(tmp_path / "a.jsonl", rows))
+    assert bool(notes(capsys)) == noted
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_tags_of_web_pages_in_rows_are_noted_and_dropped(tmp_path, capsys, name):
     rows = ['It was.<br /><br />See <A href="x">this</A>.', "1 < 2, 3 > 2."]
