@@ -635,8 +635,9 @@ def test_files_of_a_folder_without_the_separator_are_noted(tmp_path, capsys):
         f"{tmp_path}/d.txt (1 of 2 files)"]
 
 
-def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(readers, "PIECE", 5)
+@pytest.mark.parametrize("size", [4, 5, 9])  # cut in it: 1, 2 or 6 of 7 characters
+def test_a_separator_across_two_pieces_gets_no_note(tmp_path, capsys, monkeypatch, size):
+    monkeypatch.setattr(readers, "PIECE", size)
     assert texts(files=write(tmp_path / "a.txt", "aaa<|sep|>b"), separator="<|sep|>") == [
         "aaa", "b"]
     assert notes(capsys) == []
