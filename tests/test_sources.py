@@ -718,6 +718,12 @@ def test_a_table_in_a_plain_file_is_noted(tmp_path, capsys, row):
         "line above that names the columns, those of --data.column are read"]
 
 
+def test_ten_lines_are_enough_to_tell_a_table(tmp_path, capsys):
+    texts(files=write(tmp_path / "a.txt", "1\ta\n" * 10))
+    (note,) = notes(capsys)
+    assert note.startswith("tables with tabs")
+
+
 @pytest.mark.parametrize("content", [
     "\ta line of a list\n" * 12, "1\ta\n" * 9, "1\ta\n" * 12 + "a line\n", "a line\n" * 12])
 def test_lines_with_tabs_are_not_always_a_table(tmp_path, capsys, content):
