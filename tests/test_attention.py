@@ -25,6 +25,16 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
+def test_each_window_weighs_the_same_in_unequal_passes(monkeypatch):
+    """Two windows at a time, and the last alone, against all three at once."""
+    s = scorer()
+    whole = attention.measure_attention(s, s.spans(3))["previous"]
+    monkeypatch.setattr(measure, "TOKENS_PER_PASS", 2 * T)
+    cut = attention.measure_attention(s, s.spans(3))["previous"]
+    for layer, expected in zip(cut, whole, strict=True):
+        assert layer == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("position", POSITIONS)
 def test_attention_weights_are_what_attention_weighs_values_by(position):
     """Nothing is seen ahead, and weighted values are the output of `attend`."""
