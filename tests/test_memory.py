@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from builders import build_setup, read_metric, run_python, tiny_argv, train_tiny
+from builders import CPU, build_setup, read_metric, run_python, tiny_argv, train_tiny
 
 from errors import UserError
 from gyre import memory
-from gyre.parallel import ALONE
+from gyre.options import TrainConfig
+from gyre.parallel import ALONE, World
 from gyre.start import resolve
 from gyre.step import summed_loss
 from model.config import ModelConfig
@@ -86,6 +87,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_making_a_table_takes_three_times_its_bytes():
     kibibytes = int(run_python(PEAK_OF_A_TABLE))
     assert kibibytes * 1024 == pytest.approx(3 * 1_000_000 * 16 * 8, rel=0.1)
+
+
+def test_without_micro_batches_a_pass_has_the_largest_share():
+    """27 rows of four processes are 6 + 7 + 7 + 7."""
+    assert memory.count_rows(TrainConfig(batch_size=27), World(0, 4, CPU)) == 7
 
 
 def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
