@@ -268,6 +268,13 @@ def test_steps_that_do_not_repay_compiling_are_timed_once(fill_half_a_minute):
     assert config.train.steps == 60
 
 
+def test_all_processes_go_by_the_seconds_of_the_first(workdir, quarters, monkeypatch):
+    """A step takes a quarter of a second here, and half a second there."""
+    setup = build_setup(workdir)
+    monkeypatch.setattr(World, "all_gather", lambda self, value: [0.5, value])
+    assert gyre.auto.time_steps(setup, enough=1.0) == 0.5
+
+
 @pytest.mark.parametrize("minutes, noted", [("0.16", True), ("0.17", False)])
 def test_minutes_for_fewer_than_40_steps_are_noted(workdir, quarters, capfd, minutes, noted):
     """A step takes a quarter of a second."""
