@@ -51,6 +51,14 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
     assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read: 1 .md, 1 .txt {left_out}"]
 
 
+def test_the_five_most_frequent_suffixes_of_a_folder_are_named(tmp_path, capsys):
+    for name in ("a.c", "a.md", "a.py", "a.rst", "a.tex", "a.txt", "b.txt"):
+        write(tmp_path / name, "x")
+    read(tmp_path)
+    kinds = "2 .txt, 1 .c, 1 .md, 1 .py, 1 .rst"
+    assert notes(capsys) == [f"{tmp_path}: 7 files of 7 are read: {kinds}"]
+
+
 def test_a_folder_names_the_software_that_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "a.js", "x")
     write(tmp_path / "web/node_modules/b.js", "x")
