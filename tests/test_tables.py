@@ -156,7 +156,9 @@ def test_without_a_column_of_text_none_is_advised(tmp_path):
 
 @pytest.mark.parametrize("row", [
     {"summary": "A fine day. " * 20, "meta": {"by": "An author of it. " * 99}},  # no short text
+    {"summary": "A day of high summer" * 10, "meta": {"by": "An author of it. " * 99}},  # 200
     {"title": "A fine day.", "meta": {"by": "Ann Lee and others"}},
+    {"title": "A fine day.", "meta": {"by": "Ann and Lee" * 3}},  # three times as much
     {"title": "A fine day.", "meta": {"ids": ["6ba7b810"] * 99}, "ids": ["a", 5]}])
 def test_objects_are_not_named_beside_a_column_of_text(tmp_path, row):
     with pytest.raises(UserError) as error:
