@@ -142,6 +142,13 @@ def test_a_first_line_with_a_long_text_is_not_a_header(tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize("length, words", [
+    (59, "choose one with --data.column"), (60, "its first line has to name the columns")])
+def test_a_name_of_60_characters_is_taken_for_a_text(tmp_path, length, words):
+    with pytest.raises(UserError, match=words):
+        read(write(tmp_path / "a.csv", f"good,{'a' * length}\n1,a\n"))
+
+
 def test_a_column_that_is_named_by_a_number_hides_no_other(tmp_path):
     path = write(tmp_path / "a.csv", "2024,Text\n1,a\n")
     with pytest.raises(UserError, match="did you mean --data.column Text"):
