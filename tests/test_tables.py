@@ -130,6 +130,11 @@ def test_no_column_is_suggested_twice(tmp_path):
     assert "did you mean" not in str(error.value)
 
 
+def test_two_wrong_names_are_not_corrected_to_one(tmp_path):
+    with pytest.raises(UserError, match="did you mean --data.column titles,titel\\?"):
+        read(write(tmp_path / "a.csv", "titles,steps\nSoup,Boil it.\n"), column="title,titel")
+
+
 def test_no_column_without_text_is_suggested(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"Text": 5, "summary": "b"}\n')
     with pytest.raises(UserError, match="choose its only column of text with .*column summary"):
