@@ -1,8 +1,11 @@
 """The prompt that is taken from a text: its first plain words."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from data.prompt import choose_line, first_words
+from data.prompt import choose_line, first_plain_words, first_words
 
 
 @pytest.mark.parametrize("text, words", [
@@ -40,6 +43,12 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
     ("---\ntitle: My day\n", "title: My day")], ids=range(17))
 def test_the_prompt_is_rather_plain_words_than_markup(text, words):
     assert first_words(choose_line([text]), 30) == words
+
+
+def test_a_prompt_without_room_has_up_to_eight_characters():
+    tokenizer: Any = SimpleNamespace(eos_id=0, encode_prompt=list,
+                                     decode=lambda ids: "Snow fell on the hills.")
+    assert first_plain_words(tokenizer, [1], room=0) == "Snow"
 
 
 def test_the_prompt_of_short_rows_is_of_the_same_line():
