@@ -21,6 +21,7 @@ import train
 from errors import UserError
 from gyre import checkpoint
 from gyre.checkpoint import MANIFEST, STATES, TRAINING, WEIGHTS, Checkpoints
+from gyre.parallel import World
 
 # (owner, name) of the functions that FailingDisk replaces besides those of os. `save` below calls
 # the save_file of this module.
@@ -113,6 +114,15 @@ def test_a_step_that_cannot_be_saved_is_named_by_its_folder(tmp_path):
     (checkpoints.path / "kept").touch()
     with pytest.raises(UserError, match=f"cannot write {checkpoints.path}/kept/5: "):
         save(checkpoints, 5, 5)
+
+
+def test_damage_that_rank_0_has_found_stops_other_ranks(tmp_path, monkeypatch):
+    damaged = tmp_path / "last" / WEIGHTS
+    monkeypatch.setattr(World, "all_gather", lambda self, value: [[damaged], value])
+    second = World(1, 2, torch.device("cpu"), is_main=False)
+    with (pytest.raises(UserError, match=f"{damaged} is missing or not what was saved"),
+          saved(tmp_path, 1).open("last", second)):
+        pass
 
 
 def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
