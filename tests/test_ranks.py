@@ -1,6 +1,8 @@
 """What only the first of several processes does: print, and write the points of a run."""
 
+from contextlib import ExitStack
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from builders import CPU, build_setup
@@ -36,6 +38,11 @@ def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypat
     build_setup(workdir)  # prepares the text, if no test has done so yet
     monkeypatch.setattr(World, "all_gather", lambda self, value: [value, True])
     assert build_setup(workdir).data.is_new
+
+
+def test_ranks_train_the_run_that_rank_0_has_named(second, monkeypatch):
+    monkeypatch.setattr(World, "all_gather", lambda self, value: ["of-rank-0", value])
+    assert train.create_run(Mock(), second, ExitStack()).path.name == "of-rank-0"
 
 
 def test_a_rank_other_than_0_writes_no_point(tmp_path):
