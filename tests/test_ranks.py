@@ -45,6 +45,14 @@ def test_ranks_train_the_run_that_rank_0_has_named(second, monkeypatch):
     assert train.create_run(Mock(), second, ExitStack()).path.name == "of-rank-0"
 
 
+@pytest.mark.parametrize("was_logged", [True, False])
+def test_ranks_validate_a_checkpoint_if_rank_0_has_no_loss(second, monkeypatch, was_logged):
+    """Other ranks do not read what was logged."""
+    monkeypatch.setattr(World, "all_gather", lambda self, value: [was_logged, value])
+    second.progress.step = second.config.train.steps  # a step that is validated
+    assert train.lacks_validation(Mock(), second) is not was_logged
+
+
 def test_a_rank_other_than_0_writes_no_point(tmp_path):
     RunDir(tmp_path, {}, is_main=False).log({"step": 1})
     assert list(tmp_path.iterdir()) == []
