@@ -275,6 +275,17 @@ def test_a_result_that_cannot_be_kept_lets_the_others_save(tmp_path, monkeypatch
     assert (tmp_path / "second.saved").exists()
 
 
+def test_the_first_of_two_results_that_cannot_be_kept_is_named(monkeypatch):
+    errors = [UserError("first"), UserError("second")]
+    monkeypatch.setattr(runner, "keep_result", Mock(side_effect=errors))
+    futures = [Mock(status="finished"), Mock(status="finished")]
+    running = runner.RunningJobs(Mock(), Mock(), dict.fromkeys(futures, Mock()), bar=Mock())
+    for future in futures:
+        running.collect(future)
+    with pytest.raises(UserError, match="^first$"):
+        running.raise_errors()
+
+
 @pytest.mark.slow
 def test_the_address_of_a_scheduler_needs_a_port(workdir, tmp_path, capsys):
     argv = study_arguments(workdir, "--scheduler", "nowhere", "--log.runs", str(tmp_path))
