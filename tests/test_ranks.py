@@ -33,6 +33,15 @@ def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_rank_other_than_0_prints_no_note_on_its_base(second, tmp_path, capfd):
+    """Its loss is not below that of the base, which is at step 0."""
+    RunDir(tmp_path, {}).log({"step": 0, "val/loss": 1.0})
+    tuned = replace(second, config=replace(second.config, init_from="runs/base"))
+    capfd.readouterr()
+    train.note_better_base(tuned, RunDir(tmp_path, {}, is_main=False))
+    assert capfd.readouterr().err == ""
+
+
 def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
     """Of processes that need the same text, any may be the one that prepares it."""
     build_setup(workdir)  # prepares the text, if no test has done so yet
