@@ -42,6 +42,12 @@ def test_a_rank_other_than_0_prints_no_note_on_its_base(second, tmp_path, capfd)
     assert capfd.readouterr().err == ""
 
 
+def test_a_rank_other_than_0_does_not_print_how_to_go_on(second, capfd):
+    capfd.readouterr()
+    train.print_how_to_go_on(second, "stopped", ["--resume", "runs/a"])
+    assert capfd.readouterr().err == ""
+
+
 def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
     """Of processes that need the same text, any may be the one that prepares it."""
     build_setup(workdir)  # prepares the text, if no test has done so yet
