@@ -7,10 +7,14 @@ from unittest.mock import Mock
 import pytest
 from builders import CPU, build_setup
 
+import gyre.build
 import train
 from gyre.parallel import Replicated, World
 from gyre.rundir import RunDir
 from gyre.sharding import Sharded
+from gyre.step import Progress
+
+SECOND = World(1, 2, CPU, is_main=False)
 
 
 @pytest.fixture
@@ -18,7 +22,7 @@ def second(workdir, monkeypatch):
     """The setup of the second of two processes, which has all of the validation split."""
     setup = build_setup(workdir)
     monkeypatch.setattr(World, "sum", lambda self, *values: list(values))
-    return replace(setup, world=World(1, 2, CPU, is_main=False))
+    return replace(setup, world=SECOND)
 
 
 def test_a_rank_other_than_0_prints_no_validation(second, capfd):
@@ -46,6 +50,18 @@ def test_a_rank_other_than_0_does_not_print_how_to_go_on(second, capfd):
     capfd.readouterr()
     train.print_how_to_go_on(second, "stopped", ["--resume", "runs/a"])
     assert capfd.readouterr().err == ""
+
+
+def test_a_rank_other_than_0_prints_no_schedule(monkeypatch):
+    """A run of 5 steps is resumed after 3, and gets 9."""
+    printed = Mock()
+    monkeypatch.setattr(gyre.build, "print_schedule", printed)
+    monkeypatch.setattr(gyre.build, "load_checkpoint", lambda *_: (Progress(step=3), 5))
+    start = Mock(trunk=None, given={"train.steps": 9})
+    start.config.train.steps = 9
+    start.source.checkpoints.saved_step.return_value = 0
+    gyre.build.restore(start, SECOND, Mock(), Mock(), Mock())
+    printed.assert_not_called()
 
 
 def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
