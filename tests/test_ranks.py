@@ -7,8 +7,10 @@ from unittest.mock import Mock
 import pytest
 from builders import CPU, build_setup
 
+import gyre.auto
 import gyre.build
 import train
+from data.sources import DataConfig
 from gyre.parallel import Replicated, World
 from gyre.rundir import RunDir
 from gyre.sharding import Sharded
@@ -62,6 +64,14 @@ def test_a_rank_other_than_0_prints_no_schedule(monkeypatch):
     start.source.checkpoints.saved_step.return_value = 0
     gyre.build.restore(start, SECOND, Mock(), Mock(), Mock())
     printed.assert_not_called()
+
+
+def test_a_rank_other_than_0_prints_no_note_on_a_changed_text(monkeypatch, capfd):
+    monkeypatch.setattr(gyre.auto, "find_data_of", lambda *_: Mock(manifest={"files": {}}))
+    monkeypatch.setattr(gyre.auto, "has_changed", lambda *_: True)
+    source = Mock(manifest={"files": {}, "settings": {}})
+    gyre.auto.find_same_text(source, DataConfig(), SECOND)
+    assert capfd.readouterr().err == ""
 
 
 def test_notes_that_another_rank_has_printed_are_not_repeated(workdir, monkeypatch):
