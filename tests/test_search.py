@@ -80,6 +80,13 @@ def test_minified_code_in_a_folder_is_left_out_and_counted(tmp_path, capsys, nam
     assert "".join(read(tmp_path / name)) != ""  # it is read if it is named
 
 
+@pytest.mark.parametrize("length, n_read", [(1000, 2), (1001, 1)])
+def test_code_with_a_line_of_1001_characters_is_minified(tmp_path, length, n_read):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.js", "x" * length)
+    assert len(read(tmp_path)) == n_read
+
+
 @pytest.mark.parametrize("project, built", [
     ("package.json", "dist"), ("Cargo.toml", "target"), ("CMakeLists.txt", "build")])
 def test_a_folder_leaves_out_what_a_build_tool_wrote(tmp_path, capsys, project, built):
