@@ -32,7 +32,8 @@ def explained_by_distance(scores: Tensor) -> Tensor:
     """Return the share of the variance of scores that is a function of the distance m - n, (L, H).
 
     `scores` (L, B, H, T, T) are those of queries at m and keys at n <= m. Keys that a bias hides,
-    by -inf, do not count. The share is 0 where all scores are equal.
+    by -inf, do not count. The share is 0 where all scores are equal. Where distance explains
+    nothing, it is a little above 0, and the more so the fewer scores there are.
 
     It is a share of scores, and not of attention: a number that is added to all scores of a query
     changes no weight, but the share. Scores of n and of -(m - n) attend alike, and distance
