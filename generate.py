@@ -677,8 +677,6 @@ def suggest_another(options: argparse.Namespace) -> str:
         return "--temperature 0.8"
     if options.top_k == 1:
         return "--top-k 2"
-    if options.min_p == 1:
-        return "--min-p 0.5"
     if options.interactive:
         return "the same prompt again"
     return f"--seed {options.seed + 1}"

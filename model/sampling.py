@@ -56,7 +56,7 @@ class Sampling:
     @property
     def is_greedy(self) -> bool:
         """Whether every token is the likeliest one, whatever the seed."""
-        return self.temperature == 0 or self.top_k == 1 or self.min_p == 1
+        return self.temperature == 0 or self.top_k == 1
 
 
 def uniform(seed: int, sample_index: int, token_index: int) -> float:
