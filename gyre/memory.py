@@ -27,8 +27,8 @@ def check_table(model: ModelConfig, origin: str, advice: str) -> None:
     """Raise UserError if no memory holds the table of rotations of a model. `origin` says where its
     length is from."""
     positions = table_positions(model)
-    # While it is made, each pair has a rotation in double precision too.
-    size = (16 + 8) * positions * key_dim(model) // 2
+    # While it is made, each pair also has an angle and a rotation in double precision.
+    size = (8 + 16 + 8) * positions * key_dim(model) // 2
     check_memory(torch.device("cpu"), size, f"the table of {positions} positions {origin}", advice)
 
 

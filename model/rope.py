@@ -47,9 +47,8 @@ def precompute_freqs_cis(
         frequencies = scaled_frequencies(scaling, end, head_dim, theta, partial)
         magnitude = scaling.magnitude
     positions = torch.arange(end, dtype=torch.float64, device="cpu")
-    length = torch.tensor(magnitude, dtype=torch.float64, device="cpu")
-    rotations = torch.polar(length, torch.outer(positions, frequencies))
-    return rotations.to(torch.complex64)
+    angles = torch.outer(positions, frequencies)
+    return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)
 
 
 @or_faster

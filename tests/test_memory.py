@@ -66,10 +66,10 @@ def test_the_table_of_dynamic_scaling_ends_with_the_trained_length(workdir, leng
 
 
 def test_a_table_is_refused_by_what_making_it_takes(asked_bytes):
-    """8 bytes for each of the 16 pairs in the end, and 16 in double precision."""
+    """8 bytes for each of the 16 pairs in the end, and 24 in double precision before."""
     model = ModelConfig(vocab_size=300, max_positions=1000, dim=96, n_heads=3)
     memory.check_table(model, "here", "mend it")
-    assert asked_bytes == [1000 * 16 * 24]
+    assert asked_bytes == [1000 * 16 * 32]
 
 
 PEAK_OF_A_TABLE = """
@@ -84,9 +84,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-def test_making_a_table_takes_three_times_its_bytes():
+def test_making_a_table_takes_four_times_its_bytes():
     kibibytes = int(run_python(PEAK_OF_A_TABLE))
-    assert kibibytes * 1024 == pytest.approx(3 * 1_000_000 * 16 * 8, rel=0.1)
+    assert kibibytes * 1024 == pytest.approx(4 * 1_000_000 * 16 * 8, rel=0.1)
 
 
 def test_without_micro_batches_a_pass_has_the_largest_share():
