@@ -532,6 +532,15 @@ def has_one_letter_more(long: str, short: str) -> bool:
     return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
+def depends_on_matrix(result: Tensor, position: PositionEncoding) -> bool:
+    """Return whether what an encoding has computed depends on one of its trained matrices."""
+    matrices = [parameter for parameter in position.parameters() if parameter.ndim >= 2]
+    if not matrices or not result.requires_grad:
+        return False
+    gradients = torch.autograd.grad(result.sum(), matrices, allow_unused=True)
+    return any(gradient is not None for gradient in gradients)
+
+
 def check_buffers(model: nn.Module) -> None:
     """Raise UserError if an encoding, or another part of the model, has registered a buffer.
 
@@ -578,17 +587,18 @@ def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
     """
     if not overrides(type(position), "bias") or config.max_positions < 3:
         return
-    with torch.device("cpu"), torch.no_grad():
+    with torch.device("cpu"), torch.enable_grad():
         bias: Any = position.bias(torch.arange(1, 3), torch.arange(3))
-        at_first_token = position.bias(torch.arange(1), torch.arange(1))
+        at_first_token: Any = position.bias(torch.arange(1), torch.arange(1))
     if bias is None or at_first_token is None:
         return
-    returned = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
-    if returned not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
-        raise UserError(
-            f"the bias of model.position {config.position} is {returned}: it must be None or a "
-            "tensor of floating-point numbers, as .float() makes one"
-        )
+    for result in (bias, at_first_token):
+        returned = result.dtype if isinstance(result, Tensor) else type(result).__name__
+        if returned not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            raise UserError(
+                f"the bias of model.position {config.position} is {returned}: it must be None or a "
+                "tensor of floating-point numbers, as .float() makes one"
+            )
     shared_by_heads = (1, 2, 3)
     one_per_head = (config.n_heads, 2, 3)
     if tuple(bias.shape) not in (shared_by_heads, one_per_head):
@@ -597,7 +607,7 @@ def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
             "queries and 3 keys, and must have (1 or H, T, S), here "
             f"{shared_by_heads} or {one_per_head}"
         )
-    if any(parameter.ndim >= 2 for parameter in position.parameters()):
+    if depends_on_matrix(at_first_token, position):
         return  # matrices are drawn later, and may hold anything until then
     is_finite = at_first_token.isfinite()
     if not is_finite.all():

@@ -279,6 +279,28 @@ def test_a_matrix_of_a_bias_may_hold_anything_until_it_is_drawn(monkeypatch):
     assert refusal(monkeypatch, Learned) == ""
 
 
+def test_a_bias_beside_a_matrix_that_it_does_not_use_is_checked(monkeypatch):
+    class Hidden(PositionEncoding):
+        def __init__(self, config):
+            super().__init__(config)
+            self.weight = nn.Parameter(torch.ones(6, 8))
+
+        def bias(self, q_positions, k_positions):
+            return torch.full((1, len(q_positions), len(k_positions)), -math.inf)
+
+    assert "is -inf from token 0" in refusal(monkeypatch, Hidden)
+
+
+def test_a_bias_that_is_no_tensor_for_one_token_is_refused(monkeypatch):
+    class Mine(PositionEncoding):
+        def bias(self, q_positions, k_positions):
+            if len(k_positions) == 1:
+                return 0.0
+            return torch.zeros(1, len(q_positions), len(k_positions))
+
+    assert "the bias of model.position mine is float" in refusal(monkeypatch, Mine)
+
+
 def test_a_bias_may_hide_earlier_tokens(monkeypatch):
     class Window(PositionEncoding):
         def bias(self, q_positions, k_positions):
