@@ -30,7 +30,7 @@ SETTLED = ("tier", "tokens", "no_tuning")
 OPEN = re.compile(r"data\.(?!seq_len)|log\b|name\b|optim\.lr\b|train\.device\b")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
 SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.device", "train.dtype",
-          "train.tf32", "optim.schedule", "optim.cooldown",
+          "optim.schedule", "optim.cooldown",
           *(f"data.{option.name}" for option in fields(DataConfig)))
 
 

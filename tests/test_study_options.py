@@ -29,8 +29,8 @@ CHOSEN_BY_THE_STUDY = [
     "optim.lr=5e-3", "data.second_val=true", "train.minutes=5"]
 DEFAULTS_CHOSEN_BY_THE_STUDY = [
     "train.steps=1000", "seed=1", "train.eval_interval=250", "optim.lr=1e-3"]
-SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "train.device=cuda", "train.tf32=true",
-                      "optim.cooldown=0.5", "train.batch_size=9", "name=x"]
+SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "train.device=cuda", "optim.cooldown=0.5",
+                      "train.batch_size=9", "name=x"]
 
 
 @pytest.mark.parametrize("extra, words", [
