@@ -266,6 +266,15 @@ class RunDir:
         """When the run was made, in local time."""
         return read_created(self.path, self.record)
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether the run began at a checkpoint of another one."""
+        if "branched_at" in self.record:
+            return self.record["branched_at"] is not None
+        # A run of an older version.
+        words = shlex.split(self.record.get("command", ""))
+        return any(word.partition("=")[0] == "--branch-from" for word in words)
+
     def note_missing_best(self) -> None:
         """Print a note if the last weights stand in for the best ones, which there are not."""
         if not self.checkpoints.has_best and self.checkpoints.can_resume:

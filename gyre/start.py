@@ -119,10 +119,7 @@ class Start:
             return False
         if self.resumed.checkpoints.can_resume:
             return True
-        record = self.resumed.record
-        # Branches of older versions have the number of points that they inherited instead.
-        is_branch = record.get("branched_at") is not None or record.get("inherited", 0) > 0
-        if is_branch:
+        if self.resumed.is_branch:
             advice = "remove it, and branch again"
             kept = self.resumed.checkpoints.kept_steps()
             if kept:

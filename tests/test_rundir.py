@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -254,12 +254,21 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("record, is_branch", [
+    ({"branched_at": 5, "command": ""}, True), ({"branched_at": 0, "command": ""}, True),
+    ({"branched_at": None, "command": "python train.py --branch-from a"}, False),
+    ({"inherited": 0, "command": "python train.py --branch-from a --at 5"}, True),
+    ({"inherited": 0, "command": "python train.py --branch-from=a"}, True),
+    ({"inherited": 0, "command": "python train.py --name branch-from"}, False), ({}, False)])
+def test_a_branch_is_known_by_its_step_or_of_old_by_its_command(record, is_branch):
+    assert RunDir(Path("a"), record).is_branch == is_branch
+
+
 def test_where_no_lock_can_be_written_no_name_is_searched(tmp_path, monkeypatch):
     """As on a disk that can hold no more files."""
-    def refuse(*args, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.FileLock, "acquire", refuse)
+    full = OSError(28, "No space left on device")
+    once = Mock(side_effect=[full, AssertionError("searched on")])
+    monkeypatch.setattr(files.FileLock, "acquire", once)
     words = r"cannot write .*/\.a\.lock: .*No space left on device"
     with ExitStack() as held, pytest.raises(UserError, match=words):
         claim_name(tmp_path, None, "a", held)
