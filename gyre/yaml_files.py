@@ -70,8 +70,8 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
                 raise ValueError(f"{name} is there twice")
             option = find_option(name, [*ARGUMENTS, *OPTIONS])
             if option in ARGUMENTS and (name, value) != ("init_from", "null"):
-                raise ValueError(f"{name} is no option of a file: on the command line, say "
-                                 f"--{option.replace('_', '-')}")
+                raise ValueError(f"{name} is no option of a file: it is one of train.py's command "
+                                 f"line, --{option.replace('_', '-')}")
             if name in OPTIONS:
                 layer[name] = OPTIONS[name].convert(value)
             elif name not in SECTIONS or value:  # a section may be empty

@@ -207,9 +207,9 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("init_from: runs/a", "init_from is no option of a file: .* say --init-from$"),
-    ("resume: runs/a", "resume is no option of a file: on the command line, say --resume$"),
-    ("pretrained: a", "pretrained is no option of a file: on the command line, say --init-from$"),
+    ("init_from: runs/a", "init_from is no option of a file: .* train.py's .*, --init-from$"),
+    ("resume: runs/a", "resume is no option of a file: .* train.py's .*, --resume$"),
+    ("pretrained: a", "pretrained is no option of a file: .* train.py's .*, --init-from$"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
     ("data: {seq_len: null}", "data.seq_len must be a whole number or auto, not 'null'"),
     # It is 8 in YAML 1.1.
