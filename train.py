@@ -113,7 +113,6 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
         except KeyboardInterrupt:  # by a second Ctrl-C, see StopSignal
             print_end_at_once(start, setup, run)
             raise
-        stop.end_steps()
         bar.close()
         if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
@@ -152,6 +151,7 @@ def begin_run(
     contexts.enter_context(setup.stop)
     if run is None:
         run = open_run(start, setup, contexts)
+    contexts.callback(setup.stop.end_steps)  # at the end, before the run in wandb is closed
     if base is not None:
         run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
     return run, steps, bar

@@ -43,10 +43,12 @@ class StopSignal:
         if self.number != 0:
             return
         self.number = number
-        if not self.all_saved:
-            with suppress(OSError):  # the terminal may be gone
-                # Not print: the signal may have interrupted one, which cannot be entered twice.
-                os.write(2, b"\nstopping when this step is saved; Ctrl-C once more to stop now\n")
+        message = "stopping when this step is saved; Ctrl-C once more to stop now"
+        if self.all_saved:
+            message = "all is saved; Ctrl-C ends the wait for wandb"
+        with suppress(OSError):  # the terminal may be gone
+            # Not print: the signal may have interrupted one, which cannot be entered twice.
+            os.write(2, f"\n{message}\n".encode())
 
     def end_steps(self) -> None:
         """Note that the last step is saved. Then Ctrl-C acts at once: there is nothing to save."""
