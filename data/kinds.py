@@ -34,6 +34,8 @@ NO_PROSE = """
 .sln .csproj .vcxproj .pbxproj .xcscheme .iml
 .pem .crt .cer .key .pub .csr .sig .md5 .sha1 .sha256 .sha512
 """
+# Of these, what somebody may want to train on: a folder without other text says how to read them.
+READABLE = {".bib", ".ics", ".diff", ".patch"}
 
 CONVERT = "python tools/as_lines.py FILES > NEW.jsonl"  # see `place_scripts` of errors.py
 SAVE_AS_TEXT = "save it as plain text in UTF-8, from its program"

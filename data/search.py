@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.detect import begins_as_text, check_kind, find_kind, is_minified, is_text_file
-from data.kinds import CONVERT, CONVERTIBLE, NO_PROSE, PLAIN, REFUSED, file_kind
+from data.kinds import CONVERT, CONVERTIBLE, NO_PROSE, PLAIN, READABLE, REFUSED, file_kind
 from data.readers import NotUTF8, OtherFormat, read_text, reading
 from errors import UserError, closest
 
@@ -309,7 +309,7 @@ class Search:
     def find_unknown(self, no_prose: bool = False) -> tuple[str, str] | None:
         """Return the most frequent suffix that is unknown and is text, and the glob for its files.
 
-        None if there is no such suffix. Those of NO_PROSE count only with `no_prose`.
+        None if there is no such suffix. With `no_prose`, those of READABLE count, too.
         """
         for kind, paths in self.unknown_kinds(no_prose):
             # Not those of compressed files, whose names have another suffix behind it.
@@ -324,11 +324,11 @@ class Search:
     def unknown_kinds(self, no_prose: bool = False) -> list[tuple[str, list[str]]]:
         """Return the suffixes that may be those of prose, each with its files, most files first.
 
-        With `no_prose`, also those of NO_PROSE.
+        With `no_prose`, also those of READABLE.
         """
-        known = {*PLAIN, *REFUSED, *CONVERTIBLE}
-        if not no_prose:
-            known.update(NO_PROSE.split())
+        known = {*PLAIN, *REFUSED, *CONVERTIBLE, *NO_PROSE.split()}
+        if no_prose:
+            known -= READABLE
         unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
         return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
 
