@@ -175,7 +175,7 @@ def test_relative_imports_are_found(tmp_path):
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Python writes code in its own way")
 @pytest.mark.parametrize("position, start", [
-    ("rope", "952757197d5d79e1"), ("sinusoidal", "631d91235ee56b84"), ("alibi", "450605a2c924b518")])
+    ("rope", "952757197d5d"), ("sinusoidal", "631d91235ee5"), ("alibi", "450605a2c924")])
 def test_the_code_of_an_encoding_is_that_of_earlier_runs(position, start):
     """Else commands say that it has changed, and a study does not go on. So this hash may change
     only where an encoding computes other numbers."""
