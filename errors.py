@@ -165,13 +165,14 @@ def spare_busy_cores() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
 
 
-def busy_load() -> float:
-    """Return how many processes run or wait for a core, a mean over a minute; 0 if few do."""
+def busy_load(per_core: float = BUSY) -> float:
+    """Return how many processes run or wait for a core, a mean over a minute; 0 if there are fewer
+    than `per_core` for each core."""
     if not hasattr(os, "getloadavg"):  # Windows
         return 0.0
     load = os.getloadavg()[0]
     cores = os.cpu_count() or 1
-    return load if load >= BUSY * cores else 0.0
+    return load if load >= per_core * cores else 0.0
 
 
 def exit_at_once(number: int, frame: FrameType | None) -> None:

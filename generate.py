@@ -24,6 +24,7 @@ from errors import (
     Range,
     UserError,
     bar_interval,
+    busy_load,
     hide_controls,
     importing,
     is_terminal,
@@ -33,6 +34,7 @@ from errors import (
 )
 
 with importing(__name__):
+    import torch
     from torch import Tensor
     from tqdm import tqdm
 
@@ -244,6 +246,8 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
         f"{'compiled' if options.compile else 'not compiled'}")
     if options.dtype == "int8":
         warn_if_int8_is_slow(trained, n_rows, options.compile)
+    if options.compile:
+        note_busy_cores(trained)
     if chat is None and template is not None:
         say(f"note: {name} has a chat template, and prompts are continued as they are: --chat puts "
             "them into it")
@@ -274,6 +278,17 @@ def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
     if in_int8 < in_float32:
         say(f"note: int8 is slower than float32 here: products run at {format_rate(in_int8)} "
             f"GFLOP/s in int8 and at {format_rate(in_float32)} in float32, in one thread")
+
+
+def note_busy_cores(trained: Trained) -> None:
+    """Print a note if other processes take the cores from the threads of compiled decoding.
+
+    After each of its loops, which take microseconds, all threads wait for the last one.
+    """
+    n_threads = torch.get_num_threads() if trained.compute.device.type == "cpu" else 1
+    if n_threads > 1 and busy_load(per_core=1):
+        say("note: other processes keep the cores busy: with OMP_NUM_THREADS=1 before the command, "
+            "compiled decoding may be many times as fast")
 
 
 def open_source(

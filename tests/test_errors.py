@@ -239,6 +239,13 @@ def test_a_machine_is_busy_from_three_processes_on_two_cores_on(load, expected, 
     assert busy_load() == expected
 
 
+def test_another_limit_of_a_busy_machine_is_for_each_core(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.0, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert busy_load(per_core=1) == 2.0
+    assert busy_load(per_core=1.1) == 0.0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp is the OpenMP of Linux")
 @pytest.mark.parametrize("given, load, expected", [
     ({}, 8.0, {"GOMP_SPINCOUNT": "1000"}),

@@ -744,3 +744,13 @@ def test_a_line_end_in_two_parts_is_one_on_a_terminal(call, monkeypatch, is_term
 def test_control_characters_reach_files_but_no_terminal(is_terminal, shown, monkeypatch):
     monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
     assert script.for_stdout("a\x1b[2J") == shown
+
+
+@pytest.mark.parametrize("threads, load, n_notes", [(2, 3.0, 1), (1, 3.0, 0), (2, 0.0, 0)])
+def test_cores_that_are_busy_are_noted_for_compiled_decoding(
+    threads, load, n_notes, monkeypatch, capsys
+):
+    monkeypatch.setattr(script.torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(script, "busy_load", lambda per_core: load)
+    script.note_busy_cores(SimpleNamespace(compute=SimpleNamespace(device=torch.device("cpu"))))
+    assert capsys.readouterr().err.count("with OMP_NUM_THREADS=1 before the command") == n_notes
