@@ -636,7 +636,9 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
         losses = [show(row["loss"]) for row in result["context"]]
         rows.append([name, result["config"]["model"]["position"], f"{result['parameters']:,}",
                      tokens, str(result["seq_len"]), *losses, show(result["shift"], "+z.4f")])
-    notes = ["cut C: loss in windows of C tokens end to end; a target sees from 1 to C tokens",
+    notes = ["cut, slide: of a part of the text, whose targets have 8T tokens or more before them, "
+             "so cut T is not the loss above",
+             "cut C: loss in windows of C tokens end to end; a target sees from 1 to C tokens",
              "slide C: loss of the same targets in windows that move on by T/2; a target sees more "
              "than C - T/2",
              "shift T: change of the loss when every position moves on by T",
