@@ -116,7 +116,8 @@ class Speed:
             ("decode", self.decoded_tokens, self.decoding_seconds),
         ):
             if tokens:
-                say(f"{part}: {tokens} tokens in {seconds:.3f} s ({tokens / seconds:.0f} tokens/s)")
+                noun = "token" if tokens == 1 else "tokens"
+                say(f"{part}: {tokens} {noun} in {seconds:.3f} s ({tokens / seconds:.0f} tokens/s)")
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def test_the_rates_of_prefill_and_decoding_are_printed(call, ticks):
     """The clock is read before the text, for each of its tokens, and at its end. So decoding takes
     40 ticks. Its 1.95 tokens/s are printed as 2."""
     _, err = call("--prompt", "x", "--max-new-tokens", "40")
-    assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
+    assert err.endswith("prefill: 1 token in 0.500 s (2 tokens/s)\n"
                         "decode: 39 tokens in 20.000 s (2 tokens/s)\n")
 
 
@@ -534,7 +534,7 @@ def test_the_rate_leaves_compiling_out(call, ticks, monkeypatch):
 
     monkeypatch.setattr(compiled, "compile_batch", slow_compile)
     _, err = call("--prompt", "x", "--max-new-tokens", "5", "--compile")
-    assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
+    assert err.endswith("prefill: 1 token in 0.500 s (2 tokens/s)\n"
                         "decode: 4 tokens in 2.500 s (2 tokens/s)\n")
 
 
