@@ -413,7 +413,8 @@ def read_ids(data: Prepared, split: str) -> np.ndarray:
 def print_plan(command: Command, plan: Plan) -> None:
     """Print what is compared, and about how long it takes."""
     for arm, overlay in command.arms.items():
-        say(f"arm     {arm:<11} {' '.join(to_words(overlay))}")
+        recorded = "" if arm in command.new_arms else "(recorded, not trained again) "
+        say(f"arm     {arm:<11} {recorded}{' '.join(to_words(overlay))}")
     if plan.grid:
         length = name_length(plan, plan.steps.tuning)
         say(f"tuning  optim.lr {plan.grid}, {length} tokens, seeds {plan.tuning_seeds}")

@@ -384,6 +384,13 @@ def test_the_calibration_run_repeats_the_other_studys_loss(extended):
     assert calibration.here == pytest.approx(calibration.committed, rel=1e-6)
 
 
+def test_beside_a_study_the_recorded_arms_are_marked(workdir, finished, tmp_path, capsys):
+    assert exit_code(ablate.main, *beside_arguments(workdir, finished, tmp_path, "--dry-run")) == 0
+    arms = [line for line in capsys.readouterr().err.splitlines() if line.startswith("arm ")]
+    marked = {line.split()[1]: "(recorded, not trained again)" in line for line in arms}
+    assert marked == {"sin": True, "rope": True, "b": False}
+
+
 def test_beside_a_study_its_records_are_taken_over(finished, extended):
     assert Study.load(finished).records.items() <= extended.records.items()
 
