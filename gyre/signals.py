@@ -45,7 +45,7 @@ class StopSignal:
         self.number = number
         message = "stopping when this step is saved; Ctrl-C once more to stop now"
         if self.all_saved:
-            message = "all is saved; Ctrl-C ends the wait for wandb"
+            message = "only wandb is waited for; Ctrl-C ends that"
         with suppress(OSError):  # the terminal may be gone
             # Not print: the signal may have interrupted one, which cannot be entered twice.
             os.write(2, f"\n{message}\n".encode())

@@ -101,7 +101,7 @@ def test_once_all_is_saved_a_signal_announces_no_stop(capfd):
         stop.end_steps()
         signal.raise_signal(signal.SIGTERM)
         assert stop.number == signal.SIGTERM
-    assert capfd.readouterr().err == "\nall is saved; Ctrl-C ends the wait for wandb\n"
+    assert capfd.readouterr().err == "\nonly wandb is waited for; Ctrl-C ends that\n"
 
 
 def test_the_next_training_has_all_to_save_again(capfd):
