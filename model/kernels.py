@@ -390,6 +390,12 @@ def has_bfloat16() -> bool:
     return has_avx512() and read_capabilities().get("avx512_bf16", False)
 
 
+def has_amx() -> bool:
+    """Return whether the processor multiplies whole tiles of bfloat16. False if torch does not
+    tell."""
+    return read_capabilities().get("amx_bf16", False)
+
+
 def read_capabilities() -> Mapping[str, Any]:
     """Return what torch says of the processor's instructions, by name. Torch 2.11 says nothing."""
     if hasattr(torch.cpu, "get_capabilities"):
@@ -438,12 +444,17 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
 # --- packed weights ---
 
 MIN_PACKED_ROWS = 5
+# Multiplications in a product, on average. For fewer, a call of oneDNN's takes longer than sums,
+# because 15 us pass before it multiplies. On a Xeon with AMX it takes 25 us or more.
+MIN_PACKED_SIZE = 2**20
+MIN_PACKED_SIZE_WITH_AMX = 5 * 2**20
 
 
-def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
+def packs_weights(device: torch.device, dtype: torch.dtype, rows: int, numbers: float) -> bool:
     """Return whether compiled decoding of so many rows is faster with packed weights.
 
-    In float32, sums are faster for up to MAX_SUMMED_TOKENS rows.
+    `numbers` is the average size of the matrices. In float32, sums are faster for up to
+    MAX_SUMMED_TOKENS rows.
     """
     if device.type != "cpu":
         return False
@@ -453,9 +464,13 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
-    if dtype == torch.bfloat16:  # with narrower vectors it is emulated, or refused
-        return rows >= MIN_PACKED_ROWS and has_avx512()
-    return dtype == torch.float32 and rows > MAX_SUMMED_TOKENS
+    if dtype == torch.bfloat16 and not has_avx512():  # it is emulated, or refused
+        return False
+    if rows > MAX_SUMMED_TOKENS:
+        return dtype in (torch.float32, torch.bfloat16)
+    if dtype != torch.bfloat16 or rows < MIN_PACKED_ROWS:
+        return False
+    return rows * numbers >= (MIN_PACKED_SIZE_WITH_AMX if has_amx() else MIN_PACKED_SIZE)
 
 
 @contextmanager

@@ -525,11 +525,18 @@ def sin_qk_model(n_layers=1):
     return model.bfloat16()
 
 
+def pack_small_matrices(patch):
+    """Pack the weights for five rows even of a model as small as `sin_qk_model`."""
+    patch.setattr(kernels, "MIN_PACKED_SIZE", 0)
+    patch.setattr(kernels, "MIN_PACKED_SIZE_WITH_AMX", 0)
+
+
 @pytest.fixture(scope="module")
 def cache_of_sin_qk(tmp_path_factory) -> Path:
     """A cache with the package of `sin_qk_model` for five rows, whose texts are in texts.txt."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
+        pack_small_matrices(patch)
         patch.setenv("XDG_CACHE_HOME", str(folder))
         texts = draw_texts(sin_qk_model(), [4] * 5, True)
     (folder / "texts.txt").write_text(f"{texts}\n", encoding="utf-8")
@@ -539,12 +546,15 @@ def cache_of_sin_qk(tmp_path_factory) -> Path:
 @pytest.fixture
 def sin_qk_packages(cache_of_sin_qk, monkeypatch):
     """`cache_of_sin_qk` for this process. Returns a function that lists the packages in it."""
+    pack_small_matrices(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_of_sin_qk))
     return lambda: list((cache_of_sin_qk / "gyre").iterdir())
 
 
 CHILD = """import sys
-from test_compiled import draw_texts, sin_qk_model
+import pytest
+from test_compiled import draw_texts, pack_small_matrices, sin_qk_model
+pack_small_matrices(pytest.MonkeyPatch())
 print(draw_texts(sin_qk_model(), [4] * 5, True))
 print(sorted({"torch._inductor", "torch._dynamo"} & {*sys.modules}))"""
 

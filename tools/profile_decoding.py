@@ -92,12 +92,13 @@ def print_step(config: ModelConfig, rows: int, dtype: torch.dtype, tokens: int) 
     capability = torch.backends.cpu.get_cpu_capability()
     print(f"{rows} rows, {dtype}, {capability}: {whole:.0f} us a step")
     alone = {str(product): product for product in products}
+    packs = bool(compiled.choose_groups(model, rows))
     for kind, microseconds in times.most_common():
         line = f"{microseconds / tokens:8.0f} us {calls[kind] / tokens:6.1f}  {kind}"
         if kind in alone:
             product = alone[kind]
             rate = product.rate(rows, microseconds / calls[kind])
-            free = product.rate(rows, measure_alone(product, config.n_layers, rows, dtype))
+            free = product.rate(rows, measure_alone(product, config.n_layers, rows, dtype, packs))
             line += f": {rate:.0f} GFLOP/s, alone {free:.0f}"
         print(line)
     rest = whole - times.total() / tokens
@@ -172,12 +173,14 @@ def name_kind(name: str) -> str:
     return name
 
 
-def measure_alone(product: Product, layers: int, rows: int, dtype: torch.dtype) -> float:
-    """Return the microseconds of a product by itself, in the form that the step has."""
+def measure_alone(
+    product: Product, layers: int, rows: int, dtype: torch.dtype, packs: bool
+) -> float:
+    """Return the microseconds of a product by itself, with packed weights or not."""
     weights = [torch.randn(product.outputs, product.inputs).to(dtype) for _ in range(layers)]
     x = torch.randn(rows, product.inputs).to(dtype)
     call: Callable[[Tensor, Tensor], Tensor] = linear
-    if kernels.packs_weights(x.device, dtype, rows):
+    if packs:
         packed = [packed_forms.pack_matrices([weight], rows) for weight in weights]
         products = packed_forms.GroupedProducts([[weight] for weight in weights], packed)
         call = products.multiply
