@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,14 @@ class Busy(UserError):
 
 
 @contextmanager
-def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
+def locked(
+    path: Path, busy: str, *, wait: bool = True, gives_up: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    If another process has the lock, say `busy` and wait; without `wait`, raise Busy with it. Raises
-    another UserError where the lock cannot be written. The system releases the lock of a
-    process that dies.
+    If another process has the lock, say `busy` and wait; without `wait`, or when `gives_up` returns
+    True while it waits, raise Busy with it. Raises another UserError where the lock cannot be
+    written. The system releases the lock of a process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.with_name(f".{path.name}.lock")
@@ -79,7 +81,10 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
         if not wait:
             raise Busy(busy) from None
         say(busy)
-        lock.acquire()
+        try:
+            lock.acquire(cancel_check=gives_up)
+        except Timeout:
+            raise Busy(f"{busy}, until it was stopped") from None
     except OSError as error:
         raise UserError(f"cannot write {file}: {first_line(error)}; make room or check the "
                         "permissions") from error

@@ -134,7 +134,8 @@ def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             # A worker that the scheduler has lost may still do this job.
-            with locked(logs / job.name, f"another worker is doing {job.name}: waiting for it"):
+            busy = f"another worker is doing {job.name}: waiting for it"
+            with locked(logs / job.name, busy, gives_up=stop.is_asked):
                 return train_and_measure(run_training, job, stop)
         except Exception:
             traceback.print_exc()  # the study shows a line of it only
@@ -186,8 +187,8 @@ def how_it_ended(folder: Path, steps: int) -> Ending | None:
 def remove_without_checkpoint(folder: Path) -> None:
     """Remove a run that was stopped before its first checkpoint, to begin it anew.
 
-    It could only be resumed at step 0, and a branch not even there. What train.keep may have kept
-    is removed with it, and is kept again.
+    It could only be resumed at step 0, and a branch not even there. If train.keep has kept a
+    checkpoint before the first `last`, it goes too, and the new run keeps one like it.
     """
     if folder.exists() and not RunDir.open(folder).checkpoints.can_resume:
         remove_run(folder)
@@ -210,7 +211,7 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     folder = Path(training.folder)
     # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
     # the folder, because `run_training` takes the same lock.
-    with locked_run(folder, wait=True):
+    with locked_run(folder, wait=True, gives_up=stop.is_asked):
         ending = how_it_ended(folder, training.steps)
         if ending is None:
             remove_without_checkpoint(folder)
@@ -306,7 +307,8 @@ def has_diverged(folder: Path) -> bool:
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Stop the jobs with these keys on a worker, and return the keys of those that it is doing.
 
-    These save and end. The others will not begin. Dask fills in `dask_worker` because of its name.
+    These end, those that train after they have saved. The others will not begin. Dask fills in
+    `dask_worker` because of its name.
     """
     dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}

@@ -62,14 +62,17 @@ from gyre.wandb_log import WandbThread, wandb_id
 METRICS = "metrics.jsonl"
 
 
-def locked_run(path: Path, *, wait: bool = False) -> AbstractContextManager[None]:
+def locked_run(
+    path: Path, *, wait: bool = False, gives_up: Callable[[], bool] | None = None
+) -> AbstractContextManager[None]:
     """Let one process at a time train the run at `path`.
 
-    If another process trains it, entering this raises UserError, or waits with a message.
+    If another process trains it, entering this raises UserError, or waits with a message until
+    `gives_up` returns True; then it raises UserError, too.
     """
     advice = "waiting for it" if wait else "wait for it, or stop it"
     return locked(path.resolve(), f"{path} is being trained by another process: {advice}",
-                  wait=wait)
+                  wait=wait, gives_up=gives_up)
 
 
 def is_foreign(path: Path) -> bool:

@@ -28,6 +28,10 @@ class StopSignal:
     _before: Mapping[int, Any] = MappingProxyType({})
     """The handlers outside of `with`, by signal."""
 
+    def is_asked(self) -> bool:
+        """Return whether somebody has asked the training to stop."""
+        return self.number != 0
+
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is not threading.main_thread():
             return self

@@ -7,6 +7,7 @@ import signal
 import stat
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -331,6 +332,16 @@ def test_who_waits_for_a_lock_says_so(owner, tmp_path, monkeypatch):
     with files.locked(tmp_path / "new" / "target", "busy"):
         say.assert_called_once_with("busy")
         assert owner.wait() == -signal.SIGKILL
+
+
+def test_who_waits_for_a_lock_can_give_up(tmp_path):
+    def wait():
+        with files.locked(tmp_path / "target", "waiting", gives_up=lambda: True):
+            pass
+
+    with (files.locked(tmp_path / "target", "busy"), ThreadPoolExecutor(1) as other,
+          pytest.raises(files.Busy, match="waiting, until it was stopped")):
+        other.submit(wait).result()
 
 
 @pytest.mark.slow

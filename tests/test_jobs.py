@@ -2,7 +2,9 @@
 
 import gc
 import math
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
 
@@ -23,7 +25,7 @@ from ablation.jobs import (
 )
 from ablation.record import End, measure_runs
 from errors import UserError
-from files import locked
+from files import Busy, locked
 from gyre import rundir
 from gyre.checkpoint import WEIGHTS
 from gyre.code import KIND
@@ -175,6 +177,30 @@ def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
         assert live.exists()
     waiting.join()
     assert not live.exists()  # nobody trains it now, and it starts anew
+
+
+@pytest.fixture
+def asked_to_stop():
+    """What stops a training, as it is when somebody has asked for it."""
+    stop = StopSignal()
+    stop.number = signal.SIGTERM
+    return stop
+
+
+def test_a_stopped_job_does_not_wait_for_a_run(new_run, called, asked_to_stop):
+    live = new_run("live").path
+    training = Training(folder=str(live), options=LIVE)
+    with (locked(live, "busy"), ThreadPoolExecutor(1) as other,
+          pytest.raises(Busy, match="waiting for it, until it was stopped")):
+        other.submit(finish_training, called, training, asked_to_stop).result()
+    assert called == []
+
+
+def test_a_stopped_job_does_not_wait_for_another_worker(tmp_path, asked_to_stop):
+    job = Job(name="a", trainings=[])
+    with (locked((tmp_path / "logs" / "a").resolve(), "busy"), ThreadPoolExecutor(1) as other,
+          pytest.raises(Busy)):
+        other.submit(do_job, None, str(tmp_path), job, asked_to_stop).result()
 
 
 def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path):
