@@ -143,13 +143,13 @@ class ModelOptions:
     """A run: its folder, or its name in runs/. Unset: the newest one there. Or a folder of Hugging
     Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
-    """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others. auto chooses one of the two: on
-    a CPU it measures which of them is faster for this number of samples, without compiling, and on
-    CUDA it takes bfloat16 from capability 8.0 on. There is no float16, because its range is too
-    small for some weights. int8, on a CPU only, quantises weights, and their inputs where that is
-    faster. It pays for larger models, with --compile. Where its products are slower than float32's,
-    a note with both rates says so."""
+    """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8
+    significant bits of a number, and is up to twice as fast on some processors, slower on others.
+    auto chooses one of the two: on a CPU it measures which of them is faster for this number of
+    samples, without compiling, and on CUDA it takes bfloat16 from capability 8.0 on. There is no
+    float16, because its range is too small for some weights. int8, on a CPU only, quantises
+    weights, and their inputs where that is faster. It pays for larger models, with --compile. Where
+    its products are slower than float32's, a note with both rates says so."""
     compile: bool = False
     """Compile decoding before the first text, and on a CPU the reading of prompts of 128 tokens or
     more. Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the
@@ -263,7 +263,7 @@ def name_weights(trained: Trained, checkpoint: str) -> str:
     if checkpoint == "last" or not run.checkpoints.has_best:
         return "last weights"
     last_step = run.checkpoints.saved_step("last")
-    if 0 < trained.step < last_step:
+    if 0 < trained.step < last_step:  # 0: not known
         return f"best weights, of step {trained.step} of {last_step}"
     return "best weights"
 
@@ -297,8 +297,8 @@ def open_source(
 ) -> AbstractContextManager[tuple[str | RunDir | None, Iterable[tuple[str, Tensor]] | None]]:
     """Return a context with (run, weights) for `load`.
 
-    A run is what --run says, and its weights are None: `load` reads them. Of other people's models
-    it is a RunDir without weights, in a temporary folder.
+    For a run of ours they are what --run says, and None: `load` reads the weights. For other
+    people's models they are a RunDir without weights, in a temporary folder, and their tensors.
     """
     if options.run is None or not is_foreign(Path(options.run)):
         return nullcontext((options.run, None))
@@ -465,7 +465,7 @@ class Session:
             return
         if argument:
             raise UserError(f"{command} takes nothing after it, not {argument!r}")
-        # Not of :q, at which `converse` ends.
+        # :q is not here: `converse` has ended at it.
         obey = {":more": self.go_on, ":new": self.forget, ":help": self.print_help}
         obey[command]()
 
@@ -480,7 +480,8 @@ class Session:
         rows = make_rows(self.trained, self.chat, [prompt], self.options)
         ids, exchanges = self.encode_next(prompt)
         self.continue_text(ids, rows)
-        # Not before: if the prompt alone has no room, that was an error, and nothing is forgotten.
+        # Only now: if the prompt alone has no room, `continue_text` raises, and nothing is
+        # forgotten.
         n_forgotten = len(self.exchanges) - len(exchanges)
         if n_forgotten:
             context = self.trained.model.config.max_positions
@@ -520,7 +521,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # A prompt that is cut to this room gets as many new tokens by `default_new_tokens`.
+            # After a prompt that fills this room, `default_new_tokens` returns this number, too.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -650,7 +651,8 @@ def count_first_tokens(batch: Batch) -> int:
     shortest = min(batch.prompt_lengths)
     count = 0
     for prompt_length, length in zip(batch.prompt_lengths, batch.lengths, strict=True):
-        # A row that its first new token has ended: an end token, which `n_accepted` does not count.
+        # If the first new token was an end token, it ended the row, and `n_accepted` has not
+        # counted it.
         ended_at_once = length == prompt_length
         if prompt_length == shortest and not ended_at_once:
             count += 1

@@ -475,9 +475,9 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
 def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
-    Here `best`, if the loss is the lowest, and `last` are saved first: `last` has the lowest loss
-    so far, `progress.best_loss`. The values are logged after that. So if the training ends in
-    between, the values are missing, and the next command validates once more.
+    Here `best`, if the loss is the lowest, and `last` are saved first. `last` is saved because it
+    holds `progress.best_loss`, the lowest loss so far. The values are logged after that. So if the
+    training ends in between, the values are missing, and the next command validates once more.
     """
     values = measure_validation(setup)
     assert values is not None, "only a validation that may stop early is ended"

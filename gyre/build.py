@@ -27,7 +27,7 @@ from model.transformer import Transformer
 def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     """Return what `start_step` needs. If the training starts from a checkpoint, it is restored.
 
-    `resolved.compute` is active.
+    Call it within `resolved.compute.active()`.
     """
     start = resolved.start
     config = resolved.config
@@ -183,6 +183,7 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     learning rates depend on it, so a command that would change the number has to say so.
     """
     steps = start.config.train.steps
+    # The command gives the last step, or config.yaml and the checkpoint have the same.
     has_one_end = "train.steps" in start.given or steps == steps_when_saved
     end = steps if has_one_end else steps_when_saved
     if step >= end and not start.resumes_auto:

@@ -167,8 +167,8 @@ BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 
 # of a second.
 MEASURED_FLOPS = 3e9  # of a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # of a product in int8
-# The tokens of a product that is measured with its gradients: at least LEAST_TOKENS, however many
-# FLOPs these have, and at most MOST_TOKENS.
+# MEASURED_FLOPS limit the tokens of a measured product, but not to fewer than LEAST_TOKENS.
+# MOST_TOKENS limit them, too.
 LEAST_TOKENS = 16
 MOST_TOKENS = 2048
 

@@ -247,8 +247,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     """Start optimizer step number `step` on its global batch.
 
     With `setup.reads_late` the CPU does not wait for the GPU here. The GPU decides whether loss and
-    gradient are finite, and copies the results to the CPU when it has them. Meanwhile the CPU can
-    read the batch of the next step, and needs no thread for that.
+    gradient are finite, and copies the results to the CPU when it has them. Meanwhile the CPU reads
+    the batch of the next step, so that no other thread has to.
     """
     started_at = time.perf_counter()
     config = setup.config
