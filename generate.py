@@ -686,11 +686,11 @@ def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> Non
             ended += 1
     if ended:
         which = "the text" if len(rows) == 1 else f"{ended} of {len(rows)} texts"
-        say(f"note: the model has ended {which}: {suggest_another(options)} draws another")
+        say(f"note: the model has ended {which}: {suggest_another(options)} may draw another")
 
 
 def suggest_another(options: argparse.Namespace) -> str:
-    """Return, in words for the user, what would draw another text."""
+    """Return, in words for the user, what may draw another text."""
     if options.temperature == 0:
         return "--temperature 0.8"
     if options.top_k == 1:

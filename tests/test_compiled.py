@@ -123,8 +123,11 @@ def test_what_fills_the_cache_is_not_compiled(held, length, monkeypatch):
 @pytest.mark.parametrize("rows, capacity, dtype, message", [
     (3, 20, torch.float32, "3 x 13 tokens"), (2, 20, torch.bfloat16, "float32"),
     (2, 40, torch.float32, "position")], ids=["rows", "dtype", "positions"])
-def test_what_eager_steps_refuse_no_package_takes(rows, capacity, dtype, message, monkeypatch):
-    """Tokens of 3 rows for a cache of 2, a cache in another dtype, and more than 32 positions."""
+def test_no_package_takes_what_eager_steps_refuse(rows, capacity, dtype, message, monkeypatch):
+    """Tokens of 3 rows for a cache of 2, a cache in another dtype, and more than 32 positions.
+
+    The cache has room for 8 tokens: with a capacity of 20, the new token is the 13th.
+    """
     monkeypatch.setattr(compiled, "open_package", lambda *_: pytest.fail("took a package"))
     model = sharp_model(n_layers=1, max_positions=32)
     step = compile_step(model, KVCache(model.config, 2, 20))
@@ -241,6 +244,7 @@ def test_other_sizes_have_a_package_of_their_own(changes):
     (torch.bfloat16, True, 2), (torch.bfloat16, False, 1), (torch.float32, True, 1)])
 def test_long_prompts_have_a_package_of_their_own_where_scores_are_stored(
         dtype, has_bfloat16, n_packages, monkeypatch):
+    """All scores of a prompt are stored if it has at most 1024 tokens, LONGEST_SCORED."""
     monkeypatch.setattr(kernels, "has_bfloat16", lambda: has_bfloat16)
     model = sharp_model(n_layers=1).to(dtype)
     places = [locate(model, tokens=length, keys=length) for length in (129, 1024, 1025, 5000)]
@@ -477,7 +481,7 @@ def words(monkeypatch):
 
 
 @pytest.mark.slow
-def test_in_int8_words_round_no_inputs(kept, words, monkeypatch):
+def test_int8_weights_read_as_words_round_no_inputs(kept, words, monkeypatch):
     multiply = Mock(side_effect=packed_forms.linear_by_words)
     monkeypatch.setattr(packed_forms, "linear_by_words", multiply)
     model, rounded = rounded_models()
@@ -581,7 +585,10 @@ def test_where_a_package_is_kept_no_compiler_is_imported(printed_by_child):
 
 @torch.inference_mode()
 def compute_logits(model, rows, compile, dtype=torch.bfloat16):
-    """Logits of five tokens, with a cache in `dtype`. The steps of bfloat16 are 0.03 wide at 5."""
+    """Logits of five tokens, with a cache in `dtype`.
+
+    They reach 5, where neighbouring numbers of bfloat16 are 0.03 apart.
+    """
     cache = KVCache(model.config, rows, 9, dtype=dtype)
     step = compile_step(model, cache) if compile else next_logits
     return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
@@ -631,7 +638,7 @@ def prefill_logits(model, length, compile):
 def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, monkeypatch):
     """One package for prompts of two lengths, whose attention is two products in the first layer.
 
-    In the last layer only the last token asks.
+    In the last layer only the last token has a query.
     """
     attend = Mock(wraps=packed_forms.attend_by_two_products)
     monkeypatch.setattr(packed_forms, "attend_by_two_products", attend)
@@ -645,7 +652,7 @@ def test_compiled_prefill_in_bfloat16_gives_the_logits_of_eager_prefill(kept, mo
     assert len(kept()) == 1
 
 
-# --- without packages, as on a GPU: torch.compile, which autocast on a CPU takes too --------------
+# --- without packages: by torch.compile, as on a GPU and under autocast ---------------------------
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def test_the_loss_of_the_first_weights_is_not_that_of_a_fine_tuning(new_run):
     assert " 34 of 4000 - - " in re.sub("  +", " ", list_of(run.path))
 
 
-def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
+def test_a_stopped_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     """Its configuration still says 3, and the checkpoint says 300."""
     train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}", "--train.steps=3")
     path = workdir / "others" / "longer"
@@ -362,7 +362,8 @@ def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
 
 
 def test_models_stand_in_the_order_in_which_they_are_named(runs, capsys, monkeypatch):
-    monkeypatch.chdir(runs.parent)  # the first is the one to compare with
+    """The first is the one that the others are compared with."""
+    monkeypatch.chdir(runs.parent)
     (_, first, second, *_), _ = evaluated(capsys, "learned", "rope", "--device=cpu")
     assert (first[0], second[0]) == ("learned", "rope")
 
@@ -550,7 +551,7 @@ def test_a_text_shorter_than_a_row_is_measured(runs, tmp_path, capsys, monkeypat
     assert (record["least_context"], record["most_context"]) == (1, record["text_tokens"] - 1)
 
 
-def test_what_is_said_of_runs_of_different_texts_works(
+def test_the_advice_for_runs_of_different_texts_works(
         runs, another_text, held_out, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     plot = ("rope", another_text, "--device=cpu", "--plot=texts.png")
@@ -604,12 +605,13 @@ def test_nothing_is_said_of_contexts_if_both_windows_hold_the_text(
     assert ["contexts", "differ."] not in [line[:2] for line in lines]
 
 
-@pytest.mark.parametrize("most, tokens, differ", [
-    ((191, 180), (192, 181), False),  # each window holds the text, which has other tokens
-    ((191, 191), (192, 400), False), ((128, 180), (192, 181), True), ((64, 128), (999, 999), True)])
-def test_contexts_differ_where_another_window_would_change_them(most, tokens, differ):
-    records = [{"least_context": 1, "most_context": most[0], "text_tokens": tokens[0]},
-               {"least_context": 1, "most_context": most[1], "text_tokens": tokens[1]}]
+@pytest.mark.parametrize("one, other, differ", [
+    ((191, 192), (180, 181), False),  # each window holds the text, which has other tokens
+    ((191, 192), (191, 400), False), ((128, 192), (180, 181), True), ((64, 999), (128, 999), True)])
+def test_contexts_differ_where_another_window_would_change_them(one, other, differ):
+    """Of each model, the most context and the tokens of the text."""
+    records = [{"least_context": 1, "most_context": one[0], "text_tokens": one[1]},
+               {"least_context": 1, "most_context": other[0], "text_tokens": other[1]}]
     assert evaluate.have_other_contexts(records) is differ
 
 

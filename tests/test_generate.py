@@ -644,7 +644,7 @@ def test_a_special_token_that_was_asked_to_stop_gets_no_note(call, draw_instead)
 def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
     draw_instead([*ABCD, tokenizer.eos_id])
     err = call("--prompt", "x", "--seed", "7").err
-    assert "note: the model has ended the text: --seed 8 draws another\n" in err
+    assert "note: the model has ended the text: --seed 8 may draw another\n" in err
 
 
 def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
@@ -655,12 +655,12 @@ def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
 def test_the_note_on_an_ended_greedy_text_advises_a_temperature(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     err = call("--prompt", "x", "--temperature", "0").err
-    assert "the text: --temperature 0.8 draws another" in err
+    assert "the text: --temperature 0.8 may draw another" in err
 
 
 def test_the_note_on_an_ended_text_of_top_k_1_advises_more_tokens(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
-    assert "the text: --top-k 2 draws another" in call("--prompt", "x", "--top-k", "1").err
+    assert "the text: --top-k 2 may draw another" in call("--prompt", "x", "--top-k", "1").err
 
 
 def test_a_text_that_ends_at_once_decodes_nothing(call, draw_instead, tokenizer):

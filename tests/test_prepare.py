@@ -278,11 +278,11 @@ def test_a_single_text_gives_its_last_part_by_characters(
     assert texts(prepared, "val") == [val]
 
 
-@pytest.mark.parametrize("n_bytes, least, share", [
+@pytest.mark.parametrize("n_bytes, usual, share", [
     (600, 0.01, 0.1), (40_000, 0.01, 0.1), (63_000, 0.01, 0.063), (63_000, 0.3, 0.3),
     (400_000, 0.01, 0.01), (49_000_000, 0.01, 0.01), (98_000, 0.04, 0.041), (102_000, 0.04, 0.04)])
-def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, least, share):
-    assert suitable_val_fraction(least, n_bytes) == share
+def test_a_short_text_holds_out_four_kilobytes_or_a_tenth(n_bytes, usual, share):
+    assert suitable_val_fraction(usual, n_bytes) == share
 
 
 @pytest.mark.parametrize("n_bytes, usual, share", [
@@ -311,7 +311,8 @@ def test_a_share_that_is_fitted_is_held_out_and_recorded(tmp_path):
 
 @pytest.mark.parametrize("size, is_found", [(41_000, True), (30_000, False)])
 def test_what_was_prepared_is_found_if_its_share_suits(tmp_path, size, is_found):
-    """It has 0.098. Of 41,000 bytes, 4,000 are as much. For 30,000 a tenth is chosen."""
+    """What was prepared holds out 0.098, which is right for 41,000 bytes: 4,000 of them. Of 30,000
+    bytes, a tenth would be held out."""
     path = tmp_path / "a.txt"
     path.write_text("0123456789" * (size // 10), encoding="utf-8")
     made = config(path, val_fraction=0.098)
@@ -498,7 +499,7 @@ def test_the_note_on_the_end_of_several_files_advises_a_separator(capsys):
     ([1, 1, 2], [0, 1, 1], [0]), ([1, 2, 1, 2], [0, 0, 1, 1], [1]), ([1, 1, 1], [0, 2, 5], [2, 5]),
     ([1, 2, 2, 3], [0, 0, 1, 1], []),  # each has a document of its own
     ([1, 2, 3, 1, 2, 3], [0, 1, 2, 3, 3, 3], [0, 1, 2]),
-    ([1, 2, 2, 3, 3, 1], [0, 0, 1, 1, 2, 2], [2]),  # without it, every document is left
+    ([1, 2, 2, 3, 3, 1], [0, 0, 1, 1, 2, 2], [2]),  # without it, every document remains
     ([1, 1, 2, 1], [0, 0, 1, 1], [0])])
 def test_parts_without_a_document_of_their_own_are_found(hashes, parts, copies):
     assert find_copies(np.array(hashes, dtype=np.uint64), np.array(parts)) == copies
@@ -629,7 +630,8 @@ def test_a_text_without_documents_is_named(tmp_path, name, content):
 
 
 def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
-    """Each on a line of its own; by the one process that prepares, and not by those that wait."""
+    """Each on a line of its own, by the process that prepares, and not again by those that find
+    what it prepared."""
     path = jsonl(tmp_path / "a.jsonl", [*DOCUMENTS, ""])
     folder = prepare(config(path)).folder
     assert capsys.readouterr().err == (
@@ -857,7 +859,7 @@ def test_a_folder_that_has_left_files_out_is_prepared_once(tmp_path):
 
 @pytest.fixture
 def given(corpus, tmp_path):
-    """A folder with a tokenizer, and a file beside it that belongs to that."""
+    """A folder with a tokenizer, and with another file that belongs to it."""
     first = prepare(config(corpus, prepared=str(tmp_path / "first")))
     folder = tmp_path / "given"
     folder.mkdir()

@@ -123,8 +123,8 @@ def test_yarns_ramp_starts_and_ends_at_whole_pairs():
 
 
 def test_yarns_ramp_may_end_past_the_last_pair():
-    """At a base of 100, pair j turns 652 / 100^(j/64) times within L: every pair more than once,
-    and pairs 0 to 41 more than 32 times."""
+    """At a base of 100, pair j turns 652 / 100^(j/64) times within the 4096 positions: every pair
+    more than once, and pairs 0 to 41 more than 32 times."""
     ramp = yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=100)
     assert (ramp[:42] == 0).all()
     assert (ramp[42:] > 0).all()

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from builders import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
 from made_up_study import change, make_pair
-from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
+from tiny_study import (  # noqa: F401  the fixture `workdir` reads N_WORDS of this module
     N_WORDS,
     ablate_in_process,
     make_plan,
@@ -230,6 +230,8 @@ def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, sent_to_wandb
 
 # --- what is recorded -----------------------------------------------------------------------------
 
+# A record has an `End` for each number of tokens at which the arms are compared, in `horizons`.
+
 
 @pytest.mark.parametrize("arm", ["rope", "sin"])
 def test_a_record_has_an_end_for_every_length(finished, arm):
@@ -322,7 +324,7 @@ def test_the_loss_of_a_rate_is_on_the_disk_at_once(tuning):
 
 
 def test_a_rate_keeps_all_its_digits_in_the_plan(tuning):
-    """Tuning may go on to twice 0.004, to twice that, and so on."""
+    """0.016 is no rate of the plan: tuning goes on to it from 0.004, by doubling."""
     command, stored, job = tuning
     training = Training(job.trainings[0].folder, options={"optim.lr": 0.016, "seed": 1000})
     runner.keep_result(command, stored, TuningJob(name="x", trainings=[training], arm="sin"), 2.5)
@@ -424,14 +426,14 @@ def test_the_report_tells_committed_arms_from_new_ones(extended):
 
 @pytest.mark.parametrize("extra, option, advice", [
     (["--model.dim", "64"], "--model.dim=64", ", or say it for a new arm, --arm NAME=OPTION=VALUE"),
-    (["--train.batch_size", "9"], "--train.batch_size=9", ""),
+    (["--train.batch_size", "9"], "--train.batch_size=9", ""),  # all arms have the same batches
     (["--tokens", "4k"], "--tokens", ""),
     (["--tier", "full"], "--tier", ""),
     (["--config", "small.yaml"], "--config", ""),
     (["--no-tuning"], "--no-tuning", "")])
 def test_beside_a_study_what_it_settles_is_refused(workdir, finished, tmp_path, capsys, extra,
                                                    option, advice):
-    """With advice that can be followed: all arms of a study have the same batches."""
+    """With advice where there is some that can be followed."""
     argv = beside_arguments(workdir, finished, tmp_path, *extra)
     assert error_lines(capsys, ablate.main, *argv)[-1].endswith(
         f"{option} has no place beside {finished}, which settles it: leave it out{advice}")
@@ -500,7 +502,7 @@ def test_beside_a_study_its_diverged_runs_are_taken_over(
     assert plan.read_plan(tmp_path / "beside-copied").diverged == ["sin-s0"]
 
 
-def test_beside_a_study_other_seeds_diverged_runs_are_left_out(
+def test_beside_a_study_diverged_runs_of_other_seeds_are_left_out(
     workdir, diverged_study, tmp_path, monkeypatch
 ):
     stored = read_sealed(diverged_study / "plan.json", "")
@@ -520,7 +522,7 @@ def test_beside_a_study_without_records_nothing_is_begun(workdir, copied_study, 
     assert not (tmp_path / "beside-copied").exists()
 
 
-def test_beside_a_study_with_other_seeds_records_nothing_is_begun(
+def test_beside_a_study_with_records_of_other_seeds_only_nothing_is_begun(
     workdir, diverged_study, tmp_path, capsys
 ):
     """The study has seeds 0 and 7, and one record, of seed 7."""
@@ -614,6 +616,7 @@ def test_beside_a_study_later_diverged_runs_are_taken_over(
     workdir, copied_study, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    """But for a run of seed 9, which is not of this comparison. And not twice."""
     argv = beside_arguments(workdir, copied_study, tmp_path)
     assert exit_code(ablate.main, *argv) == 130
     for _ in range(2):
@@ -684,7 +687,7 @@ def test_an_option_that_is_gone_is_named():
     assert runner.name_changed_options(planned, wanted) == ["model.gone"]
 
 
-def test_no_option_of_an_arm_of_one_plan_is_named():
+def test_no_option_of_an_arm_that_only_one_plan_has_is_named():
     planned = {"a": {"model": {"dim": 8}}, "b": {"model": {"dim": 9}}}
     wanted = {"a": {"model": {"dim": 8}}, "c": {"model": {"theta": 2}}}
     assert runner.name_changed_options(planned, wanted) == []
