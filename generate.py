@@ -140,10 +140,10 @@ class ModelOptions:
     """Which run, and how its model computes."""
 
     run: str | None = None
-    """A run: its folder, or its name in runs/. Unset: the newest one there. Or a folder of Hugging
-    Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
+    """A run: its folder, or its name in runs/. Or a folder of Hugging Face's or Meta's, or a GGUF,
+    which is read as export.py --to run reads it. Unset: the newest run in runs/."""
     dtype: InferenceDtype = "float32"
-    """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8
+    """In float32 a text is the same alone, in a batch and on another machine. bfloat16 keeps 8
     significant bits of a number, and is up to twice as fast on some processors, slower on others.
     auto chooses one of the two: on a CPU it measures which of them is faster for this number of
     samples, without compiling, and on CUDA it takes bfloat16 from capability 8.0 on. There is no
@@ -604,7 +604,7 @@ def generate_texts(
     # On a terminal, a \r that was not printed yet: it may be the first half of a line end.
     held_back = ""
     started = time.perf_counter()
-    times = []  # when `stream` yielded: once for each new token, then once more for each row
+    times = []  # when `stream` yielded: once for each new token, and at last once for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=bar_interval()) as bar:
         for _, text in stream(batch, rows, decoding_step):

@@ -132,7 +132,7 @@ def begin_run(
     done, validate the base of a fine-tuning, finish the first step, and open the folder of the run.
 
     Returns the run, the queue that has the step, and the progress bar. The step is neither counted
-    nor logged yet. From here on, a signal only asks to stop after a step.
+    nor logged yet. From the end of the first step on, a signal only asks to stop after a step.
 
     A new run has no folder before its first step. So if the step fails, or if Ctrl-C comes before
     it is finished, the training leaves nothing behind. A run whose checkpoint is validated has its
@@ -355,7 +355,7 @@ def note_better_base(setup: Setup, run: RunDir) -> None:
         return
     at_start = [point for point in run.metrics(warns=False) if point["step"] == 0]
     base_losses = [point["val/loss"] for point in at_start if point.get("val/loss") is not None]
-    if base_losses and setup.progress.best_loss >= base_losses[0]:
+    if base_losses and setup.progress.best_loss > base_losses[0]:
         say(f"note    {config.init_from} is still the better model of this text, with "
             f"{base_losses[0]:.4f} nats/token: try a smaller {config.optim.describe_rates()}, or "
             "more text")
@@ -539,8 +539,9 @@ def log_sample(setup: Setup, run: RunDir) -> None:
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]
     with setup.parallelism.unsharded(setup.model):
-        # Without `eos_ids`: ranks gather weights together, so all must take the same number of
-        # steps, even if rounding lets them draw different tokens.
+        # Without `eos_ids`: within this context, too, ranks gather the weights of each block
+        # together. So all must take the same number of steps, even if rounding lets them draw
+        # different tokens.
         (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,
                           max_new_tokens=train.sample_tokens)
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))

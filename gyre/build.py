@@ -25,7 +25,7 @@ from model.transformer import Transformer
 
 
 def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
-    """Return what `start_step` needs. If the training starts from a checkpoint, it is restored.
+    """Return the `Setup` of a training. If it starts from a checkpoint, that is restored.
 
     Call it within `resolved.compute.active()`.
     """
@@ -41,7 +41,7 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     # `wrapped` is what training calls: the model, or DDP around it.
     model, wrapped = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # Unscaled gradients are too small for float16, so Muon multiplies them in float32.
+    # Gradients that are not scaled are too small for float16, so Muon multiplies them in float32.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
@@ -76,7 +76,7 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
 
 def with_graphs(setup: Setup) -> Setup:
     """Return a setup whose gradients are computed by CUDA graphs."""
-    # `add_gradient` does not read `graphs`, so it can have a setup without.
+    # `add_gradient` does not read `graphs`, so it gets the setup that has none yet.
     graphs = GradientGraphs(partial(add_gradient, setup), [*setup.model.parameters()])
     return replace(setup, graphs=graphs)
 
@@ -101,7 +101,7 @@ def restore(
 
     Its `best_loss` is infinite if no checkpoint `best` is kept. Prints how the learning rate goes
     on if the run gets another number of steps. Raises UserError for a command by which the training
-    cannot go on: see `check_branch` and `check_resumed`.
+    cannot go on: see `check_kept`, `check_branch` and `check_resumed`.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
@@ -110,6 +110,7 @@ def restore(
         check_kept(run, start, progress.step, kept=())
         check_branch(run, start, progress.step)
         progress.best_loss = math.inf  # the branch has saved no `best` yet
+        progress.skipped_in_a_row = 0  # by other rates
         return progress
     check_kept(run, start, progress.step, run.checkpoints.kept_steps())
     check_resumed(run, start, progress.step, steps_when_saved)
@@ -183,18 +184,16 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     learning rates depend on it, so a command that would change the number has to say so.
     """
     steps = start.config.train.steps
-    # The command gives the last step, or config.yaml and the checkpoint have the same.
-    has_one_end = "train.steps" in start.given or steps == steps_when_saved
-    end = steps if has_one_end else steps_when_saved
+    is_given = "train.steps" in start.given
+    end = steps if is_given else steps_when_saved
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if has_one_end:
+    if is_given or steps == steps_when_saved:
         return
-    # Another command has given the run another end. With --resume auto it may be past both. Then
-    # there is nothing to do.
-    is_past_both = step >= max(steps, steps_when_saved)
-    if not is_past_both:
+    # The last command gave the run another end than config.yaml. A run that is past both is
+    # finished, and --resume auto leaves it as it is.
+    if step < max(steps, steps_when_saved):
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -40,8 +40,7 @@ class StepResult(NamedTuple):
     is_asked_to_stop: bool
     """Whether any process had been asked to stop when the losses of this step were summed."""
     seconds: float
-    """Time until it was finished, since its start or since the end of the previous step, whichever
-    was later."""
+    """Time from its start, or from the end of the previous step if that was later, to its end."""
     finished_at: float
     """When `wait` found its results ready, by `time.perf_counter`."""
     loss_scale: float
@@ -379,12 +378,13 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     return batches
 
 
-@or_faster  # or a fused form of it, see model/kernels.py
+@or_faster
 def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
     """Return the cross entropy of logits (B, T, V) and targets (B, T) in nats, a scalar in float32,
     summed over all targets but those that are -100.
 
-    The backward pass of a faster form (model/kernels.py) may overwrite the logits.
+    This is the plain form. model/kernels.py chooses between it and a faster one, whose backward
+    pass may overwrite the logits.
     """
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
 

@@ -199,7 +199,7 @@ def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
 
 @pytest.mark.parametrize("template", [
     "{{ tools|dictsort }}", "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}"])
-def test_a_template_that_fails_is_told_in_a_sentence(tmp_path, template):
+def test_a_template_that_sorts_or_recurses_wrongly_is_one_sentence(tmp_path, template):
     with pytest.raises(UserError, match="^the chat template fails for this prompt .*: leave --ch"):
         render_chat(Chat(template, {}), "x")
 
@@ -221,7 +221,7 @@ def test_a_legacy_sentencepiece_file_chats_as_in_transformers(text, tmp_path):
     assert ours == their_chat(tmp_path, text)["input_ids"]
 
 
-def test_a_special_token_is_not_cut_where_another_ends(tmp_path):
+def test_the_longest_special_token_is_taken(tmp_path):
     train_sentencepiece(tmp_path, user_defined_symbols="<x>,<x>y")
     chat = Chat("{{ messages[0].content }}", {})
     longer = 4  # behind unk, bos, eos and <x>
@@ -360,6 +360,7 @@ def test_what_has_no_room_is_forgotten_from_the_first_answer_on(tmp_path, talk):
 
 
 def test_an_answer_is_forgotten_once(tmp_path, talk):
+    """The first one at the second prompt, and the second one, alone, at the third."""
     argv = ("--max-new-tokens", "40", "--temperature", "0", "--device", "cpu")
     err = talk(chat_folder(tmp_path), "def f", "x", "y", argv=argv).err
     assert err.count("(1 of 1 answers)") == 2

@@ -70,8 +70,8 @@ def test_epochs_differ_in_their_cuts(path):
 @pytest.mark.parametrize("batch_size", [1, 4, 12])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_order_of_rows_depends_on_no_batch_or_rank(tmp_path, batch_size, size):
-    """A ring of 23 tokens has three rows an epoch. A batch may cross the end of an epoch, and the
-    shares of the ranks may be unequal."""
+    """23 tokens, followed by the first of them again, have three rows an epoch. A batch may cross
+    the end of an epoch, and the shares of the ranks may be unequal."""
     path = write_ids(tmp_path / "x.bin", range(23))
     ranks = [dataset(path, seed=5, batch_size=batch_size, rank=rank, world_size=size)
              for rank in range(size)]
@@ -183,7 +183,7 @@ def test_batches_of_windows_are_no_larger_than_asked(tmp_path, n, size, batch_si
 
 @SIZES
 def test_a_row_without_targets_stands_alone(tmp_path, n, size, batch_size):
-    """In place of a batch that a rank has less than others, it yields a row without targets."""
+    """A rank that has a batch less than others yields a row without targets instead."""
     for batches in all_windows(tmp_path, n, size, batch_size):
         for _, y in batches:
             assert len(y) == 1 or (y[:, 0] != -100).all()
@@ -237,7 +237,7 @@ def test_a_file_replaced_under_its_name_changes_no_running_training(path, tmp_pa
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_no_map_of_the_file_stays(path):
-    """It would grow by every page that it ever touched, up to the whole file."""
+    """With a map, the memory of the process would grow by every page that it ever read."""
     data = dataset(path)
     held = [data.batch(0), *data.windows(3)]  # rows in use must not be views of a map
     assert held and str(path) not in Path("/proc/self/maps").read_text(encoding="utf-8")

@@ -1,9 +1,13 @@
 """What is said where a run cannot go on, or goes on to something worse."""
 
+from unittest.mock import Mock
+
 import pytest
 from builders import error_lines, exit_code, train_tiny, training_argv
 
+import gyre.build
 import train
+from gyre.step import Progress
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,23 @@ def test_a_fine_tuning_that_made_it_better_is_silent(workdir, finished, capfd):
     better = training_argv(workdir, "--init-from", finished, "--train.steps=3")
     assert exit_code(train.main, *better) == 0
     assert "still the better model" not in capfd.readouterr().err
+
+
+def test_a_fine_tuning_that_changed_nothing_is_not_called_worse(workdir, finished, capfd):
+    same = training_argv(workdir, "--init-from", finished, "--train.steps=3", "--optim.lr=1e-30")
+    assert exit_code(train.main, *same) == 0
+    assert "still the better model" not in capfd.readouterr().err
+
+
+def test_a_branch_counts_skipped_steps_anew(monkeypatch):
+    """They were steps of other rates."""
+    progress = Progress(step=3, skipped_in_a_row=2)
+    monkeypatch.setattr(gyre.build, "load_checkpoint", lambda *_: (progress, 5))
+    start = Mock(given={})
+    start.config.train.steps = 9
+    start.config.train.keep = ()
+    restored = gyre.build.restore(start, Mock(), Mock(), Mock(), Mock())
+    assert restored.skipped_in_a_row == 0
 
 
 @pytest.mark.parametrize("names_text", [True, False])

@@ -40,8 +40,10 @@ def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int
 
 
 def shared_targets(spans: torch.Tensor) -> dict[int, int]:
-    """The targets that all contexts share: of span i (8T targets) those of block i % 8 (T targets),
-    each with the start of its span."""
+    """The targets that all contexts share, each with the start of its span.
+
+    Of span i, which has 8T targets, they are the T targets of block i % 8.
+    """
     spans_of_targets = {}
     for i, start in enumerate(spans.tolist()):
         first = start + (i % 8) * T + 1
@@ -100,6 +102,9 @@ def test_windows_end_to_end_begin_where_contexts_divide_a_span(context, spans):
         for start in starts.tolist():
             (span,) = [first for first in spans.tolist() if first <= start < first + 8 * T]
             assert (start - span) % context == 0
+
+
+# Tensors stay on the CPU in the tests with a device "cuda": only its name is read.
 
 
 @pytest.mark.parametrize("device, windows", [("cpu", 256), ("cuda", 8192)])
@@ -168,7 +173,8 @@ def test_losses_by_context_are_those_of_explicit_loops():
 
 
 def test_windows_of_dynamic_rotations_have_their_whole_length():
-    """Past T, frequencies depend on the length of the text: also on the tokens after a target."""
+    """Past T, frequencies depend on the length of the window: also on how many tokens follow a
+    target."""
     scaling = RopeScaling("dynamic", 2.0, T)
     s = scorer(rope_scaling=scaling)
     spans = s.spans(9)
@@ -195,7 +201,6 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
 
 @pytest.mark.parametrize("position", [x for x in POSITIONS if x not in ABSOLUTE])
 def test_relative_encodings_do_not_notice_a_shift(position):
-    """The gate of the ablation."""
     s = scorer(position)
     assert abs(measure.shift(s, s.spans(4))) <= 1e-4
 
@@ -269,7 +274,7 @@ def test_the_whole_split_has_every_token_once():
 
 
 @pytest.mark.parametrize("seq_len, window", [(T, T), (5 * T, 32)])
-def test_the_loss_of_32_has_the_same_targets_for_all_rows(seq_len, window):
+def test_the_loss_of_32_has_the_same_targets_for_every_row_length(seq_len, window):
     """The second half of every fourth window of 32 tokens, or of a row if that is shorter."""
     s = scorer(length=300)
     s.seq_len = seq_len
@@ -515,7 +520,7 @@ def test_unset_the_best_weights_are_measured(run):
 
 
 def test_tokens_are_those_of_the_checkpoint_that_stands_in(run, tmp_path):
-    """That of step 2 for a damaged `last`, and `last` before there is a `best`."""
+    """`last`, of step 4, if there is no `best`; then that of step 2, if `last` is damaged."""
     other = RunDir.open(shutil.copytree(run.path, tmp_path / "other"))
     shutil.rmtree(other.path / "best")
     assert measure.measure(other, "best", device="cpu")["tokens"] == 4 * TOKENS
@@ -557,7 +562,7 @@ def test_arms_of_a_seed_share_weights_and_batches(run, workdir):
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert first[key] == origins["same-seed"][key] != origins["other-seed"][key]
     assert origins["vaswani"]["init_sha256"] == first["init_sha256"]
-    # Its scale, and how its queries start.
+    # vaswani scales the embeddings otherwise, and the queries of sin_qk_aligned start otherwise.
     for key, only in (("embeddings_kind", "vaswani"), ("init_kind", "sin_qk_aligned")):
         assert [name for name in origins if origins[name][key] != first[key]] == [only]
 
