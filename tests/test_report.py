@@ -553,7 +553,7 @@ def test_the_guide_says_what_yarn_gains(studies):
             if (entry["scaling"], entry["context"]) == ("yarn", 512):
                 scaled.append(entry["loss"])
     guide = words("docs/guide.md")
-    assert f"{raw:.2f} without scaling and of {statistics.mean(scaled):.2f} with YaRN" in guide
+    assert f"{raw:.2f} without scaling, and {statistics.mean(scaled):.2f} with YaRN" in guide
     assert f"the loss was {row:.2f} without scaling" in guide
 
 
@@ -973,8 +973,8 @@ def test_the_readme_says_how_far_both_together_lead(studies):
 def test_the_readme_says_what_past_the_training_length_costs(studies):
     alibi = -statistics.mean(rises(studies["five"], "alibi", 4, "sliding"))
     rope = statistics.mean(rises(studies["qk-long"], "rope_2e3", 4, "sliding"))
-    assert (f"its loss at 4T is {alibi:.2f} below that at T, the training length, and RoPE's is "
-            f"{rope:.2f} above") in words("README.md")
+    assert (f"In sliding windows of four times the training length T, its loss is {alibi:.2f} "
+            f"below that at T, and RoPE's {rope:.2f} above") in words("README.md")
 
 
 def count_intervals() -> int:
