@@ -26,7 +26,7 @@ from gyre.build import build
 from gyre.optim import Muon
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
-from gyre.step import PendingStep, start_step, summed_loss, train_step
+from gyre.step import PendingStep, StepQueue, start_step, summed_loss, train_step
 
 KEPT = ["--train.keep=[2, 4]"]
 MUON = ["--optim.optimizer=muon"]
@@ -129,6 +129,16 @@ def test_no_time_is_counted_twice(workdir):
     second = replace(second, started_at=11.0, finished_at=17.0)
     assert first.read().seconds == 4.0
     assert second.read(since=14.0).seconds == 3.0
+
+
+def test_a_queue_counts_no_second_twice(workdir, monkeypatch):
+    """Both begin before the first is finished."""
+    setup = build_setup(workdir)
+    steps = StepQueue(replace(setup, reads_late=True))
+    times = iter([10.0, 11.0, 14.0, 17.0])
+    monkeypatch.setattr(gyre.step, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    assert steps.take(0, 1).seconds == 4.0
+    assert steps.take(1, None).seconds == 3.0
 
 
 @pytest.mark.parametrize("reads_late, rates", [
