@@ -216,7 +216,8 @@ def test_an_export_notes_a_context_past_the_training_rows(to, tmp_path, capsys):
     assert read_config(run.path / "config.yaml").data.seq_len == 256
     export_to(to, run.path, tmp_path / "out")
     assert ("note: it names a context of 1024 tokens (model.max_positions), and was trained for "
-            "256: ") in capsys.readouterr().err
+            "256: past that it may get worse, so tell other programs to read 256\n"
+            ) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("positions", "scaling"), [
