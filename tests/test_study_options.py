@@ -195,7 +195,8 @@ def test_options_become_words_of_a_command_line():
 
 
 @pytest.mark.parametrize("extra", [
-    "data.prepared=x", "train.device=auto", "name=x", "log.runs=x", "log.wandb=auto"])
+    "data.prepared=x", "train.device=auto", "train.cuda_graphs=false", "name=x", "log.runs=x",
+    "log.wandb=auto"])
 def test_a_plan_does_not_depend_on_places_and_machines(workdir, extra):
     plain = runner.select_decisive(resolve(study_arguments(workdir)).config)
     assert runner.select_decisive(resolve(study_arguments(workdir, f"--{extra}")).config) == plain
