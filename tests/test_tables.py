@@ -47,6 +47,15 @@ def test_texts_of_a_csv_arrive_byte_for_byte(tmp_path, text):
     assert read(write(tmp_path / "a.csv", table.getvalue())) == [text, text]
 
 
+def test_reading_a_csv_leaves_the_limit_of_other_readers(tmp_path):
+    before = csv.field_size_limit(1000)
+    try:
+        assert read(write(tmp_path / "a.csv", f"text\n{'x' * 2000}\n")) == ["x" * 2000]
+        assert csv.field_size_limit() == 1000
+    finally:
+        csv.field_size_limit(before)
+
+
 def test_quotes_inside_an_unquoted_field_stay(tmp_path):
     path = write(tmp_path / "a.tsv", 'text\tid\nHe said "hi"\t1\n5" disk\t2\n')
     assert read(path) == ['He said "hi"', '5" disk']
