@@ -247,6 +247,14 @@ def test_a_gate_of_few_tensors_is_a_gate_bitwise(dtype):
                          randn(3, 7, 48).to(dtype), randn(3, 7, 48, seed=1).to(dtype))
 
 
+def test_a_gate_keeps_nothing_after_its_gradient():
+    """What it has read would else be kept until the end of the backward pass."""
+    x = randn(3, 48).requires_grad_()
+    gated = training_forms.gate_of_few_tensors(x, randn(3, 48, seed=1))
+    gated.sum().backward()
+    assert gated.grad_fn.read is None
+
+
 @pytest.mark.parametrize("onednn", [True, False])
 def test_a_product_with_a_gate_is_that_product_bitwise(onednn):
     def multiply_plainly(x, y, weight):
