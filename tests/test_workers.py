@@ -126,6 +126,34 @@ def test_a_stopped_worker_begins_no_other_job_of_the_study(tmp_path, monkeypatch
         run_jobs(None, Mock(path=tmp_path), Mock(), client, [job])
 
 
+class WorkerToldLate(WorkerOfOneJob):
+    """It is told to stop its job right after the job has looked whether it was."""
+
+    looked = False
+    keys: set[str] = set()
+
+    def get_current_task(self) -> str:
+        return "a-1"
+
+    @property
+    def stopped_keys(self) -> set[str]:
+        keys = self.keys
+        if not self.looked:
+            self.looked = True
+            request_stop({"a-1"}, self)
+        return keys
+
+    @stopped_keys.setter
+    def stopped_keys(self, keys: set[str]) -> None:
+        self.keys = keys
+
+
+def test_a_worker_told_as_it_begins_a_job_stops_it(monkeypatch):
+    monkeypatch.setattr("distributed.get_worker", lambda: WorkerToldLate("a-1"))
+    monkeypatch.setattr("ablation.jobs.do_job", lambda train, folder, job, stop: stop.number)
+    assert do_job_on_worker(None, "", Job(name="a", trainings=[])) == signal.SIGTERM
+
+
 def stopped_by(run: Any) -> tuple[list[str], list[str], set[str]]:
     """Jobs that stop_jobs leaves, the keys that it cancels, and the silent workers.
 
