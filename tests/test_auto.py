@@ -364,6 +364,12 @@ def measured(monkeypatch):
     return dtypes_so_far
 
 
+def test_the_vocabulary_of_a_text_is_that_of_its_tokenizer(workdir):
+    """A model may have more embeddings."""
+    setup = build_setup(workdir, "--model.vocab_size=320")
+    assert " for validation, vocabulary 300" in gyre.announce.describe_data(setup)
+
+
 @pytest.mark.parametrize("seconds, words", [
     (7200.0, "epochs, going on after step 9, about 30 minutes from here"),
     (None, "epochs, going on after step 9)")])
