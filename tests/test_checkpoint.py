@@ -462,6 +462,12 @@ def test_the_data_starts_at_a_multiple_of_8_bytes(tmp_path):
     assert header % 8 == 0
 
 
+def test_the_largest_tensor_is_read_first(tmp_path):
+    save_file({"a": torch.zeros(2), "b": torch.zeros(3, 5), "c": torch.zeros(7)}, tmp_path / "a")
+    names = [name for name, _ in checkpoint.read_safetensors(tmp_path / "a")]
+    assert names == ["b", "c", "a"]
+
+
 def test_the_format_is_said_as_transformers_asks(tmp_path):
     checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
     with safe_open(tmp_path / "a", "pt") as stored:
