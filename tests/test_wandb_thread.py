@@ -36,6 +36,16 @@ def test_no_point_is_kept_for_a_wandb_that_has_failed(thread, monkeypatch):
     assert thread.queue.empty()
 
 
+@pytest.mark.parametrize("mode, resume", [
+    ("online", "allow"), ("offline", None), ("dryrun", None)])
+def test_only_a_run_online_is_appended_to(thread, monkeypatch, mode, resume):
+    wandb = MagicMock()
+    wandb.setup.return_value.settings.mode = mode
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    thread.init()
+    assert wandb.init.call_args.kwargs["resume"] == resume
+
+
 def test_a_wandb_that_makes_no_table_leaves_the_study_finished(monkeypatch, capsys):
     wandb = MagicMock(**{"Table.side_effect": TypeError("Descriptors cannot be created directly")})
     monkeypatch.setitem(sys.modules, "wandb", wandb)
