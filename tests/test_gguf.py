@@ -23,6 +23,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from files import read_json
 from formats import hf
 from formats.folders import read_license
+from formats.gguf import write_weights
 from formats.names import tensor_names
 from gyre.yaml_files import read_config
 from model.config import RopeScaling
@@ -273,6 +274,11 @@ def test_a_disk_that_lacks_the_last_byte_is_noticed(tmp_path, capsys):
         assert_refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
     with file_size_limit(size):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
+
+
+def test_a_file_ends_at_a_multiple_of_32_bytes(tmp_path):
+    write_weights(tmp_path / "a.gguf", "a", {"a": torch.ones(3, 5)}, "f32", {})
+    assert (tmp_path / "a.gguf").stat().st_size % 32 == 0
 
 
 def test_a_name_that_is_not_utf_8_has_question_marks(tmp_path):
