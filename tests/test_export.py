@@ -189,6 +189,13 @@ def test_an_export_asks_for_room_before_it_writes(to, tmp_path, capsys, monkeypa
                    "make room", options=["--dtype", "f16"])
 
 
+def test_a_page_asks_for_room_for_wllama_too(tmp_path, capsys, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=30_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert_refused(capsys, "web", make_run(tmp_path).path, tmp_path / "out",
+                   "30.1 MB are needed", "30.0 MB free", options=["--dtype", "f16"])
+
+
 @pytest.mark.parametrize(("to", "number"), [
     ("hf", signal.SIGINT), ("gguf", signal.SIGTERM), ("run", signal.SIGTERM)])
 def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
