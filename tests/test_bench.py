@@ -445,7 +445,7 @@ def measured_on_cuda(monkeypatch, capsys):
     monkeypatch.setattr(bench, "measure_machine", measure_machine)
     monkeypatch.setattr(bench, "start_subject", start_subject)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
-    config = parse_config("--config", "bench-gpu.yaml")
+    config = parse_config("--config", "bench-gpu.yaml", "--model.dropout=0.1")
     figures = bench.measure_all(config, "transformers", 1, 128)
     return SimpleNamespace(figures=figures, asked=asked, out=capsys.readouterr().out)
 
@@ -453,6 +453,11 @@ def measured_on_cuda(monkeypatch, capsys):
 def test_on_cuda_the_card_is_named(measured_on_cuda):
     assert measured_on_cuda.figures["processor"] == "a card"
     assert measured_on_cuda.out.startswith("machine: a card; GFLOP/s: 800,000 in torch.bfloat16;")
+
+
+def test_nothing_is_measured_with_dropout(measured_on_cuda):
+    """No peer has it."""
+    assert measured_on_cuda.figures["model"]["dropout"] == 0
 
 
 def test_on_cuda_the_machine_is_measured_in_our_dtype_in_bursts_of_ten(measured_on_cuda):
