@@ -50,8 +50,8 @@ for name, dtype, n_lost in [
     lost = numbers[custom.quantize_array(numbers) != numbers]
     seen = error(custom.quantize_array_block_scaled(x, block_size=BLOCK)[0])
     due = error(quantize_by_ml_dtypes(dtype, numbers.max()))
-    print(f"{name}: {len(numbers)} numbers up to {numbers.max():g}; {len(lost)} are lost, the largest "
-          f"left is {custom.max_finite_value:g}; error in blocks {seen:.4f}, due {due:.4f}")
+    print(f"{name}: {len(numbers)} numbers up to {numbers.max():g}; {len(lost)} are lost, the "
+          f"largest left is {custom.max_finite_value:g}; error in blocks {seen:.4f}, due {due:.4f}")
     assert len(lost) == n_lost and np.isinf(custom.quantize_array(lost)).all()
     assert custom.max_finite_value < numbers.max() if n_lost else seen == due
     if name in ["mxfp4_e2m1", "mxfp6_e2m3"]:

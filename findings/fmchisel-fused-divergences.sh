@@ -5,12 +5,12 @@
 # Guess before the run: `use_liger=True` computes the same loss from hidden states in less memory,
 #     up to the teacher's entropy, which forward KL leaves out, and has the same gradient, at each
 #     temperature. (That beta is the wrong way around was suspected after reading the source.)
-# Seen: ForwardKLDiv asks Liger for beta=1.0, which is KL(student || teacher) there, and ReverseKLDiv
-#     for beta=0.0: the fused forward loss is the plain reverse one to 6 digits, and gradients have
-#     a cosine of 0.1 with those that are due. The temperature isn't passed on, and neither is
-#     ignore_index: 3 gives the loss of 1. JSDiv is right at a temperature of 1, and has 1/9 of the
-#     plain loss and gradient at 3: the factor of temperature^2 is missing there. In a training,
-#     `distill_loss: forward_kl` with `distill_loss_kwargs: {use_liger: true}` takes these.
+# Seen: ForwardKLDiv asks Liger for beta=1.0, which is KL(student || teacher) there, and
+#     ReverseKLDiv for beta=0.0: the fused forward loss is the plain reverse one to 6 digits, and
+#     gradients have a cosine of 0.1 with those that are due. The temperature isn't passed on, and
+#     neither is ignore_index: 3 gives the loss of 1. JSDiv is right at a temperature of 1, and has
+#     1/9 of the plain loss and gradient at 3: the factor of temperature^2 is missing there. In a
+#     training, `distill_loss: forward_kl` with `distill_loss_kwargs: {use_liger: true}` takes these.
 # For gyre: it has no distillation. There, use_liger only for JSDiv with a temperature of 1.
 set -euo pipefail
 folder=$(mktemp -d)
