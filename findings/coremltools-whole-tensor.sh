@@ -8,9 +8,9 @@
 # Seen: by tracing and by torch.export, `x.std()` and `x.var()` are divided by n instead of n - 1:
 #     a correction that isn't given counts as none. With `unbiased=True` or a `dim` they are right.
 #     `x.argmax()` and `x.argmin()` are over the last axis: four numbers for a matrix of 4 x 3,
-#     where one is due, and an addition broadcasts them without a word. Sums, means, norms and maxima of
-#     the whole tensor are right. So it is with inputs: the program has no factor behind the mean of
-#     squares, and an argmax with axis -1.
+#     where one is due, and an addition broadcasts them without a word. Sums, means, norms and
+#     maxima of the whole tensor are right. So it is with inputs: the program has no factor behind
+#     the mean of squares, and an argmax with axis -1.
 # For gyre: it exports no Core ML. There, write `unbiased=True`, and `x.flatten().argmax(0)`.
 set -euo pipefail
 folder=$(mktemp -d)
