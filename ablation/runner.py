@@ -80,7 +80,7 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
                             dirs_exist_ok=True)
         if not run_missing(run_training, command, plan):
             line = command.line.replace("ablate.py", find_script("ablate.py"), 1)
-            say(f"stopped, and what was running has saved. To go on: {line}")
+            say(f"stopped, and what was training has saved. To go on: {line}")
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 

@@ -196,15 +196,17 @@ def needs_decoding(cache: KVCache, prompt: int) -> bool:
 
 def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
     """Return the names of the matrices that are packed to decode so many rows, by groups."""
+    weight = model.tok_embeddings.weight
+    if not kernels.packs_weights(weight.device, weight.dtype, rows):
+        return []
     groups = packed_forms.group_matrices(model)
     if not hasattr(model, "output"):
         groups.append(["tok_embeddings.weight"])  # tied
     tensors = read_tensors(model)
-    numbers = sum(tensors[name].numel() for group in groups for name in group)
-    weight = model.tok_embeddings.weight
-    if kernels.packs_weights(weight.device, weight.dtype, rows, numbers / len(groups)):
-        return groups
-    return []
+    sizes = [sum(tensors[name].numel() for name in group) for group in groups]
+    if kernels.are_too_small(sizes, weight.dtype, rows):
+        return []
+    return groups
 
 
 def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:

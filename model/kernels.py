@@ -450,11 +450,11 @@ MIN_PACKED_SIZE = 2**20
 MIN_PACKED_SIZE_WITH_AMX = 5 * 2**20
 
 
-def packs_weights(device: torch.device, dtype: torch.dtype, rows: int, numbers: float) -> bool:
+def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     """Return whether compiled decoding of so many rows is faster with packed weights.
 
-    `numbers` is the average size of the matrices. In float32, sums are faster for up to
-    MAX_SUMMED_TOKENS rows.
+    In float32, sums are faster for up to MAX_SUMMED_TOKENS rows. In bfloat16, for so few rows, it
+    depends on the matrices, too: see `are_too_small`.
     """
     if device.type != "cpu":
         return False
@@ -464,13 +464,20 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int, numbers: 
         return False
     if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
-    if dtype == torch.bfloat16 and not has_avx512():  # it is emulated, or refused
+    if dtype == torch.bfloat16:  # with narrower vectors it is emulated, or refused
+        return rows >= MIN_PACKED_ROWS and has_avx512()
+    return dtype == torch.float32 and rows > MAX_SUMMED_TOKENS
+
+
+def are_too_small(matrices: Sequence[int], dtype: torch.dtype, rows: int) -> bool:
+    """Return whether matrices of these sizes are too small to be packed for so many rows.
+
+    Matrices that are joined are one. Only few rows in bfloat16 have a choice.
+    """
+    if dtype != torch.bfloat16 or rows > MAX_SUMMED_TOKENS:
         return False
-    if rows > MAX_SUMMED_TOKENS:
-        return dtype in (torch.float32, torch.bfloat16)
-    if dtype != torch.bfloat16 or rows < MIN_PACKED_ROWS:
-        return False
-    return rows * numbers >= (MIN_PACKED_SIZE_WITH_AMX if has_amx() else MIN_PACKED_SIZE)
+    least = MIN_PACKED_SIZE_WITH_AMX if has_amx() else MIN_PACKED_SIZE
+    return rows * sum(matrices) < least * len(matrices)
 
 
 @contextmanager

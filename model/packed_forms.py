@@ -118,19 +118,24 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
     """Return groups of names of matrices; those of a group read the same input.
 
     They are all that a model multiplies with, but for an output matrix of floats that is tied to
-    the embeddings.
+    the embeddings, and for weights that are computed, as by weight_norm.
     """
     groups: dict[str, list[str]] = {}
+    grouped: set[str] = set()  # a weight that layers share is packed once
     # A tied matrix has the first of its names.
     names = {id(x): name for name, x in [*model.named_parameters(), *model.named_buffers()]}
     for path, module in model.named_modules():
         parent, _, part = path.rpartition(".")
         if isinstance(module, nn.Linear):
+            name = names.get(id(module.weight))
+            if name is None or name in grouped:
+                continue
+            grouped.add(name)
             first = part
             for parts in JOINED:
                 if part in parts:
                     first = parts[0]
-            groups.setdefault(f"{parent}.{first}", []).append(f"{path}.weight")
+            groups.setdefault(f"{parent}.{first}", []).append(name)
         elif part != "tok_embeddings" and can_read_words(module):
             groups[path] = [names[id(module.weight)]]
     return list(groups.values())

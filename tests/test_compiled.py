@@ -10,6 +10,8 @@ from zipfile import ZipFile
 import pytest
 import torch
 from builders import ROOT, random_model, random_tokens, run_python, sharp_model
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, wants_package, wants_prefill_package
@@ -499,6 +501,23 @@ def test_each_matrix_in_int8_is_read_as_words(words, tied, name):
         ["layers.0.attention.wq.weight"], ["layers.0.attention.wv.weight"],
         ["layers.0.feed_forward.w1.weight"], ["layers.0.feed_forward.w2.weight"],
         ["layers.0.feed_forward.w3.weight"], [name]]
+
+
+def test_a_model_of_other_widths_has_no_words(words):
+    """Words hold four numbers, and no width here is a multiple of four."""
+    model = random_model(dim=34, n_heads=1, n_kv_heads=1, head_dim=34, hidden_dim=66)
+    assert compiled.choose_groups(quantize(model), 1) == []
+
+
+def test_shared_and_computed_weights_of_an_encoding_are_packed_once_or_not():
+    model = random_model(n_layers=1).bfloat16()
+    model.position.first = nn.Linear(8, 8, dtype=torch.bfloat16)
+    model.position.again = nn.Linear(8, 8, dtype=torch.bfloat16)
+    model.position.again.weight = model.position.first.weight
+    model.position.normed = weight_norm(nn.Linear(8, 8, dtype=torch.bfloat16))
+    names = [name for group in packed_forms.group_matrices(model) for name in group]
+    assert [name for name in names if "position" in name] == ["position.first.weight"]
+    assert {*names} <= {*compiled.read_tensors(model)}
 
 
 def test_more_rows_in_int8_are_not_read_as_words(words):

@@ -339,9 +339,9 @@ def test_who_waits_for_a_lock_can_give_up(tmp_path):
         with files.locked(tmp_path / "target", "waiting", gives_up=lambda: True):
             pass
 
-    with (files.locked(tmp_path / "target", "busy"), ThreadPoolExecutor(1) as other,
+    with (ThreadPoolExecutor(1) as other, files.locked(tmp_path / "target", "busy"),
           pytest.raises(files.Busy, match="waiting, until it was stopped")):
-        other.submit(wait).result()
+        other.submit(wait).result(timeout=5)
 
 
 @pytest.mark.slow

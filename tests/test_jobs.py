@@ -190,17 +190,17 @@ def asked_to_stop():
 def test_a_stopped_job_does_not_wait_for_a_run(new_run, called, asked_to_stop):
     live = new_run("live").path
     training = Training(folder=str(live), options=LIVE)
-    with (locked(live, "busy"), ThreadPoolExecutor(1) as other,
+    with (ThreadPoolExecutor(1) as other, locked(live, "busy"),
           pytest.raises(Busy, match="waiting for it, until it was stopped")):
-        other.submit(finish_training, called, training, asked_to_stop).result()
+        other.submit(finish_training, called, training, asked_to_stop).result(timeout=5)
     assert called == []
 
 
 def test_a_stopped_job_does_not_wait_for_another_worker(tmp_path, asked_to_stop):
     job = Job(name="a", trainings=[])
-    with (locked((tmp_path / "logs" / "a").resolve(), "busy"), ThreadPoolExecutor(1) as other,
+    with (ThreadPoolExecutor(1) as other, locked((tmp_path / "logs" / "a").resolve(), "busy"),
           pytest.raises(Busy)):
-        other.submit(do_job, None, str(tmp_path), job, asked_to_stop).result()
+        other.submit(do_job, None, str(tmp_path), job, asked_to_stop).result(timeout=5)
 
 
 def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path):

@@ -530,24 +530,28 @@ def test_a_weight_that_is_packed_is_multiplied_packed(compiling):
 def test_weights_are_packed_where_that_is_faster(
         capability, dtype, rows, expected, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert kernels.packs_weights(torch.device("cpu"), dtype, rows, 2**22) is expected
+    assert kernels.packs_weights(torch.device("cpu"), dtype, rows) is expected
 
 
-@pytest.mark.parametrize("rows, amx, numbers, expected", [
-    (8, False, 2**17, True), (8, False, 2**17 - 1, False), (8, True, 5 * 2**17, True),
-    (8, True, 5 * 2**17 - 1, False), (9, True, 1, True)])
-def test_few_rows_of_small_matrices_are_not_packed(rows, amx, numbers, expected, monkeypatch):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+@pytest.mark.parametrize("rows, amx, size, expected", [
+    (8, False, 2**17, False), (8, False, 2**17 - 1, True), (8, True, 5 * 2**17, False),
+    (8, True, 5 * 2**17 - 1, True), (9, True, 1, False)])
+def test_matrices_are_too_small_to_be_packed_for_few_rows(rows, amx, size, expected, monkeypatch):
+    """On average."""
     monkeypatch.setattr(kernels, "read_capabilities", lambda: {"amx_bf16": amx})
-    packed = kernels.packs_weights(torch.device("cpu"), torch.bfloat16, rows, numbers)
-    assert packed is expected
+    sizes = [size // 2, size + size - size // 2]
+    assert kernels.are_too_small(sizes, torch.bfloat16, rows) is expected
+
+
+def test_no_matrix_is_too_small_for_another_dtype():
+    assert not kernels.are_too_small([1], torch.int8, 5)
 
 
 @pytest.mark.parametrize("capability, rows, expected", [
     ("AVX2", 8, True), ("AVX2", 9, False), ("AVX512", 1, False), ("DEFAULT", 1, False)])
 def test_int8_weights_are_read_as_words_with_avx2_only(capability, rows, expected, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert kernels.packs_weights(torch.device("cpu"), torch.int8, rows, 1) is expected
+    assert kernels.packs_weights(torch.device("cpu"), torch.int8, rows) is expected
 
 
 def form_of_int8(tokens, weight=BYTES):
@@ -603,7 +607,7 @@ def test_measuring_int8_products_leaves_the_number_of_threads():
 
 
 def test_on_a_gpu_no_weights_are_packed():
-    assert not kernels.packs_weights(torch.device("cuda"), torch.bfloat16, 32, 2**22)
+    assert not kernels.packs_weights(torch.device("cuda"), torch.bfloat16, 32)
 
 
 def test_compiled_training_multiplies_few_tokens_plainly(compiling):
@@ -786,7 +790,7 @@ def test_so_many_rows_of_int8_keep_float_inputs(capability, rows, monkeypatch):
 def test_without_the_operator_that_packs_no_weights_are_packed(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
-    assert not kernels.packs_weights(torch.device("cpu"), torch.bfloat16, 8, 2**22)
+    assert not kernels.packs_weights(torch.device("cpu"), torch.bfloat16, 8)
 
 
 def form_of_norm(device, dtype):

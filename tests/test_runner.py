@@ -124,7 +124,7 @@ def test_sigterm_to_all_processes_of_a_study_lets_its_trainings_save(longer, tmp
     wait_for(lambda: metrics.exists() and metrics.read_text(encoding="utf-8").count("\n") > 5)
     os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=200)
-    assert "stopped, and what was running has saved" in err
+    assert "stopped, and what was training has saved" in err
     steps = max(read_metric(run))
     assert RunDir.open(run).checkpoints.saved_step("last") == steps
 
@@ -615,8 +615,8 @@ def test_beside_a_study_diverged_runs_of_added_seeds_are_taken_over(
 def test_beside_a_study_later_diverged_runs_are_taken_over(
     workdir, copied_study, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     """But for a run of seed 9, which is not of this comparison. And not twice."""
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     argv = beside_arguments(workdir, copied_study, tmp_path)
     assert exit_code(ablate.main, *argv) == 130
     for _ in range(2):
@@ -921,7 +921,7 @@ def test_sigterm_stops_a_study_as_ctrl_c_does(workdir, tmp_path, monkeypatch, ca
     monkeypatch.setattr(runner, "run_jobs", run_jobs)
     handler = signal.getsignal(signal.SIGTERM)
     assert exit_code(ablate.main, *study_arguments(workdir, "--log.runs", str(tmp_path))) == 130
-    assert "stopped, and what was running has saved. To go on: python" in capsys.readouterr().err
+    assert "stopped, and what was training has saved. To go on: python" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
@@ -929,7 +929,7 @@ def test_a_study_that_is_interrupted_at_its_start_says_how_to_go_on(workdir, mon
     monkeypatch.setattr(runner, "open_client", Mock(side_effect=KeyboardInterrupt))
     argv = study_arguments(workdir, "--name", "interrupted")
     assert exit_code(ablate.main, *argv) == 130
-    assert "stopped, and what was running has saved. To go on: python " in capsys.readouterr().err
+    assert "stopped, and what was training has saved. To go on: python " in capsys.readouterr().err
 
 
 def test_a_study_that_goes_on_with_another_encoding_says_so(made_up, capsys):
