@@ -4,7 +4,8 @@
 # Versions: pytorch_optimizer 4.1.0, torch 2.13.0.
 # Guess before the run: with weight_decouple=False, weight decay is added to the gradient, as in
 #     torch's Adam, so that a training with weight_decay=0.1 differs from one with 0 in each
-#     optimizer that has both options.
+#     optimizer that has both options. (For SGDSaI, the source was read before; the others were
+#     found by comparing all.)
 # Seen: in AdamP, AdamWSN, Grams, LaProp, Prodigy, RAdam, SGDP, SGDSaI and TAM the weights after ten
 #     steps are the same bit for bit with a decay of 0.1 and of 0, where torch's Adam and SGD differ
 #     by 80 and 26 % of the way. With weight_decouple=True, which is the default, decay works there;
