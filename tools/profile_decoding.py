@@ -8,9 +8,9 @@ with marks around the kernels. With --folder, what was compiled is kept there fo
 Printed are microseconds of a step, always of the fastest of some texts. First comes the whole step,
 measured without the profiler. Then come the kernels, with their calls in a step, and what is left
 for Python and dispatch. For a product, the rate in the step is followed by the rate of the same
-product alone, with the weights of all layers in turn. Products that are
-sums (see `packs_weights` in model/kernels.py) count as attention, with which the compiler fuses
-them. The decoding of the first token and what is packed before it count as sampling.
+product alone, with the weights of all layers in turn. Products that are sums (model/kernels.py says
+when) count as attention, because the compiler fuses them with it. The decoding of the first token
+and what is packed before it count as sampling.
 """
 
 import argparse
