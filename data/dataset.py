@@ -193,7 +193,7 @@ def hash_tokenizer(folder: Path) -> dict[str, str]:
     files = tokenizer_files(folder)
     if not files:
         raise UserError(f"data.tokenizer {folder} is no folder with a tokenizer: name a run, or "
-                        "leave it out to train one")
+                        "train one with --data.tokenizer null")
     return {file.name: sha256(file) for file in files}
 
 

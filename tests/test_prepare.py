@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -11,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from builders import quick_for
+from builders import parse_config, quick_for
 from disk_faults import cut, file_size_limit, flip_a_bit
 
 import files
@@ -891,6 +892,15 @@ def test_a_given_tokenizer_that_is_a_file_is_refused(corpus, given):
     file = given / "tokenizer.model"
     with pytest.raises(UserError, match="data.tokenizer .*tokenizer.model is no folder with a tok"):
         prepare(config(corpus, tokenizer=str(file)))
+
+
+def test_the_advice_where_a_tokenizer_is_gone_trains_one(corpus):
+    """A study that stands beside another inherits a tokenizer, and cannot leave it out."""
+    with pytest.raises(UserError) as refusal:
+        prepare(config(corpus, tokenizer="gone"))
+    advice = re.search("train one with (--data.tokenizer .*)$", str(refusal.value))[1]
+    draft = parse_config("--data.tokenizer", "gone", *advice.split())
+    assert prepare(config(corpus, tokenizer=draft.data.tokenizer)).is_new
 
 
 def edit(path):
