@@ -76,15 +76,7 @@ def locked(
     file = path.with_name(f".{path.name}.lock")
     lock = FileLock(file)
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        if not wait:
-            raise Busy(busy) from None
-        say(busy)
-        try:
-            lock.acquire(cancel_check=gives_up)
-        except Timeout:
-            raise Busy(f"{busy}, until it was stopped") from None
+        acquire(lock, busy, wait, gives_up)
     except OSError as error:
         raise UserError(f"cannot write {file}: {first_line(error)}; make room or check the "
                         "permissions") from error
@@ -94,6 +86,24 @@ def locked(
         with suppress(OSError):  # Windows keeps a file that is open
             file.unlink()  # processes that wait for it notice, and open another one
         lock.release()
+
+
+def acquire(
+    lock: FileLock, busy: str, wait: bool, gives_up: Callable[[], bool] | None
+) -> None:
+    """Take a lock, for `locked`. Raises Busy as that does, and OSError where its file cannot be
+    written, or the folder of the file was removed while it waited."""
+    try:
+        lock.acquire(blocking=False)
+        return
+    except Timeout:
+        if not wait:
+            raise Busy(busy) from None
+    say(busy)
+    try:
+        lock.acquire(cancel_check=gives_up)
+    except Timeout:
+        raise Busy(f"{busy}, until it was stopped") from None
 
 
 def refuse_stdout(option: str, path: str | Path | None) -> None:

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 import signal
 import stat
 import tempfile
@@ -375,3 +376,19 @@ def test_a_lock_that_cannot_be_written_is_told_in_a_sentence(tmp_path, monkeypat
     words = "^cannot write .*/.run.lock: .*Read-only file system; make room or check the permissio"
     with pytest.raises(UserError, match=words), files.locked(tmp_path / "run", "busy"):
         pass
+
+
+def test_who_waits_for_a_lock_is_told_that_its_folder_was_removed(tmp_path):
+    folder = tmp_path / "folder"
+
+    def remove_folder():
+        shutil.rmtree(folder, ignore_errors=True)
+        return False
+
+    def wait():
+        with files.locked(folder / "target", "waiting", gives_up=remove_folder):
+            pass
+
+    with (ThreadPoolExecutor(1) as other, files.locked(folder / "target", "busy"),
+          pytest.raises(UserError, match="^cannot write .*/.target.lock: ")):
+        other.submit(wait).result(timeout=5)
