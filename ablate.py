@@ -20,6 +20,8 @@ training. A study has those of configs/ablation.yaml instead, or of the file tha
 such as a copy of it with a smaller model. What the study sets itself is refused.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import sys
 
 from errors import importing, report_errors

@@ -26,6 +26,8 @@ is forgotten after each part, so that no batch runs a graph made for several siz
 does not fit into the memory is left out with a note, and so is one in which the peer fails.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import functools
 import gc
 import itertools

@@ -1,12 +1,13 @@
 """Errors of the user: one sentence on stderr, and no traceback."""
 
+import interrupts
+
 import difflib
 import math
 import os
 import re
 import reprlib
 import shlex
-import signal
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO, get_type_hints
 
 LOADING = "loading PyTorch ..."
@@ -131,6 +131,7 @@ def importing(module: str) -> Iterator[None]:
     another module imports the command, nothing is different.
     """
     if module != "__main__":
+        interrupts.raise_on_interrupt()
         yield
         return
     spare_busy_cores()
@@ -139,13 +140,11 @@ def importing(module: str) -> Iterator[None]:
         require_modules(*MODULES)  # before PyTorch is imported, which takes seconds
         if terminal:  # at once: while a library is loaded, no thread could print
             print(f"\r{LOADING}", end="", file=sys.stderr, flush=True)
-        before = signal.getsignal(signal.SIGINT)
-        if before is signal.default_int_handler:  # it may be ignored, as under nohup
-            signal.signal(signal.SIGINT, exit_at_once)
+        interrupts.exit_on_interrupt()
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            interrupts.raise_on_interrupt()
             if terminal:
                 print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
     except (UserError, ModuleNotFoundError) as error:
@@ -173,16 +172,6 @@ def busy_load(per_core: float = BUSY) -> float:
     load = os.getloadavg()[0]
     cores = os.cpu_count() or 1
     return load if load >= per_core * cores else 0.0
-
-
-def exit_at_once(number: int, frame: FrameType | None) -> None:
-    """End the process on Ctrl-C.
-
-    A KeyboardInterrupt would do only in Python: half-imported packages turn it into errors of
-    their own, or swallow it.
-    """
-    os.write(2, b"\n")
-    os._exit(130)
 
 
 def require_modules(*modules: str, advice: str = "") -> None:

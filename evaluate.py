@@ -22,6 +22,8 @@ elsewhere. gyre/measure.py explains what --json writes; null is a loss without a
 that of a learned position past the end of its table.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import argparse
 import sys
 from collections.abc import Iterable

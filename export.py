@@ -13,6 +13,8 @@ Meta's own with consolidated.*.pth, params.json and a tokenizer. FILE.gguf is on
 llama architecture. What cannot be carried over exactly is refused by name.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import argparse
 import math
 import os

@@ -8,6 +8,8 @@
 Texts go to stdout, several of them under a heading each. Everything else goes to stderr.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import argparse
 import os
 import shlex

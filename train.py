@@ -16,6 +16,8 @@ train.* (but for the batch size) and log.*, and with --branch-from the name and 
 optimizer), too. A run is written to runs/NAME.
 """
 
+import interrupts  # first: from here on, Ctrl-C shows no traceback
+
 import atexit
 import math
 import shlex

@@ -1,5 +1,7 @@
 """What a user is told: ranges in words, one line on stderr, and no traceback for bad input."""
 
+import interrupts
+
 import math
 import os
 import shlex
@@ -181,9 +183,10 @@ def test_what_is_said_stands_above_the_progress_bar(capsys):
 
 @pytest.fixture
 def fake_torch(tmp_path):
-    """Return a function that makes PyTorch, for a process with this PYTHONPATH, a few lines."""
-    def fake_torch(code):
-        (tmp_path / "torch.py").write_text(code, encoding="utf-8")
+    """Return a function that makes PyTorch, for a process with this PYTHONPATH, a few lines. Or
+    another module."""
+    def fake_torch(code, module="torch"):
+        (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
         return {"PYTHONPATH": str(tmp_path)}
 
     return fake_torch
@@ -191,7 +194,8 @@ def fake_torch(tmp_path):
 
 # That every command catches what happens during its imports is seen in test_packages.py too.
 @pytest.mark.parametrize("command", quick_for(["train.py"], COMMANDS))
-def test_ctrl_c_during_imports_has_no_traceback(command, fake_torch):
+@pytest.mark.parametrize("module", ["torch", "difflib"])  # the last, and one of Python's own
+def test_ctrl_c_during_imports_has_no_traceback(command, module, fake_torch):
     """Even where a package turns the interrupt into an error of its own."""
     environment = fake_torch("""import time
 print("importing", flush=True)
@@ -199,7 +203,7 @@ try:
     time.sleep(60)
 except KeyboardInterrupt:
     raise ImportError("half imported")
-""")
+""", module)
     process = start_python(ROOT / command, "--help", **environment)
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
@@ -230,6 +234,21 @@ def test_importing_a_command_as_a_module_changes_no_handler(capsys):
     with importing("train"):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_program_in_this_folder_that_imports_a_command_keeps_ctrl_c():
+    interrupts.exit_on_interrupt()
+    with importing("train"):
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("file, expected", [
+    (ROOT / "train.py", True), (ROOT / ".venv" / "bin" / "pytest", False), (None, False)])
+def test_ctrl_c_belongs_to_the_commands_only(file, expected, monkeypatch):
+    """Not to a notebook, which has no file, and not to programs elsewhere."""
+    main = SimpleNamespace() if file is None else SimpleNamespace(__file__=str(file))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert interrupts.is_command() == expected
 
 
 @pytest.mark.parametrize("load, expected", [(2.9, 0.0), (3.0, 3.0), (8.2, 8.2)])

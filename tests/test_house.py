@@ -25,10 +25,10 @@ SOURCES = {".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_tex
 COMMANDS = {"ablate", "bench", "evaluate", "export", "generate", "train"}
 GROUND = {"errors", "files"}
 # What each room may import of ours, beside itself.
-ARROWS = {"errors": set(), "files": {"errors"}, "model": {"errors"}, "data": GROUND,
-          "gyre": {"data", "model"} | GROUND}
+ARROWS = {"interrupts": set(), "errors": {"interrupts"}, "files": {"errors"},
+          "model": {"errors"}, "data": GROUND, "gyre": {"data", "model"} | GROUND}
 ARROWS["formats"] = ARROWS["ablation"] = ARROWS["tools"] = {"gyre"} | ARROWS["gyre"]
-ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
+ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats", "interrupts"} | ARROWS["formats"])
 ARROWS["ablate"] |= {"train"}  # whose function the study is given
 ARROWS["tools"] |= {"formats"}  # judges read other people's files
 ARROWS["bench"] |= {"tools"}  # llama.cpp, a peer

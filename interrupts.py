@@ -1,0 +1,44 @@
+"""Ctrl-C while a command begins ends it at once, without a traceback.
+
+Importing this module does so, and it is what a command imports first. At the end of the others,
+`errors.importing` makes Ctrl-C an exception again. Python itself needs some 20 ms before this.
+"""
+
+# The part of `signal` that is written in C. The rest of it takes milliseconds to import.
+import _signal as signal  # pyrefly: ignore[missing-import]
+import os
+import sys
+
+
+def exit_at_once(number: int, frame: object) -> None:
+    """End the process on Ctrl-C.
+
+    A KeyboardInterrupt would do only in Python: half-imported packages turn it into errors of
+    their own, or swallow it.
+    """
+    os.write(2, b"\n")
+    os._exit(130)
+
+
+def is_command() -> bool:
+    """Return whether Python runs a file of this folder, and not another program that imports it."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is None:  # a notebook, or an interactive Python
+        return False
+    return os.path.dirname(os.path.abspath(main)) == os.path.dirname(__file__)
+
+
+def exit_on_interrupt() -> None:
+    """Let Ctrl-C end this process, unless it is ignored, as under nohup."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, exit_at_once)
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C be a KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is exit_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+if is_command():
+    exit_on_interrupt()
