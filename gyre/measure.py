@@ -313,10 +313,7 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
 
     They are those of `roll`. Raises UserError for windows that are too long for the encoding.
     """
-    model = scorer.model_for(context)
-    if model is None:
-        raise UserError(f"windows of {context} tokens are longer than the table of positions, "
-                        f"{scorer.model.config.max_positions}: give a shorter --context")
+    model = require_model(scorer, context)
     losses = []
     tokens = len(scorer.stream)
     with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
@@ -329,6 +326,15 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
                 losses.append(nats)
                 bar.update(len(nats))
     return torch.cat(losses)
+
+
+def require_model(scorer: Scorer, context: int) -> Transformer:
+    """Return the model for windows of so many tokens. UserError if its encoding ends before."""
+    model = scorer.model_for(context)
+    if model is None:
+        raise UserError(f"windows of {context} tokens are longer than the table of positions, "
+                        f"{scorer.model.config.max_positions}: give a shorter --context")
+    return model
 
 
 def mean_loss(nats: Tensor) -> dict[str, Any]:
@@ -372,13 +378,15 @@ def whole_split(scorer: Scorer) -> dict[str, Any]:
 
 def shift(scorer: Scorer, spans: Tensor) -> float | None:
     """Return by how much the loss of windows of T tokens rises when they stand T positions further
-    on: not at all, up to rounding, if the encoding is relative."""
+    on: not at all, up to rounding, if the encoding is relative and its scaling not dynamic."""
     seq_len = scorer.seq_len
+    # An imported model may be measured at a length past its own.
+    model = scorer.model_for(seq_len)
     longer = scorer.model_for(2 * seq_len)
-    if longer is None:
+    if model is None or longer is None:
         return None
     windows = ScoredWindows(spans, context=seq_len, scored=seq_len)
-    still = scorer.nats(scorer.model, windows)
+    still = scorer.nats(model, windows)
     moved = scorer.nats(longer, windows, first_position=seq_len)
     return (moved - still).mean().item()
 
@@ -391,7 +399,7 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
     model without a sense of order.
     """
     seq_len = scorer.seq_len
-    model = scorer.model
+    model = require_model(scorer, seq_len)
     starts = (spans[:, None] + torch.arange(BLOCKS_PER_SPAN) * seq_len).flatten()
     generator = torch.Generator().manual_seed(0)
     permuted = torch.arange(seq_len)

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import statistics
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -203,6 +204,16 @@ def test_windows_of_dynamic_rotations_have_their_whole_length():
 def test_relative_encodings_do_not_notice_a_shift(position):
     s = scorer(position)
     assert abs(measure.shift(s, s.spans(4))) <= 1e-4
+
+
+def test_windows_past_the_length_of_the_training_can_be_shifted():
+    """An imported model is measured at any length that its encoding has."""
+    s = scorer()
+    weights = s.model.state_dict()
+    s.model = Transformer(replace(s.model.config, max_positions=T // 2)).eval()
+    s.model.load_state_dict(weights)
+    assert abs(measure.shift(s, s.spans(4))) <= 1e-4
+    assert math.isfinite(measure.permute(s, s.spans(2)))
 
 
 @pytest.mark.parametrize("position", [x for x in ABSOLUTE if not POSITIONS[x].extrapolates])
