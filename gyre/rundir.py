@@ -472,7 +472,7 @@ class RunDir:
                 if type(point["step"]) is not int:
                     raise ValueError("no step")
                 points.append(point)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, RecursionError):
                 if warns:
                     say(f"warning: leaving out line {number} of {file}, which is damaged")
         return points
