@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import say
+from files import first_line
 from gyre.code import find_imported
 from gyre.graphed import can_graph, graph_batch
 from model import decoding_forms, kernels, packed_forms
@@ -210,10 +211,12 @@ def choose_groups(model: Transformer, rows: int) -> list[list[str]]:
 
 
 def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:
-    """Return the joined matrices that have these tensors as their parts, by the names of these.
+    """Return the joined matrices whose parts are all among these tensors, by the names of these.
 
-    See `join_matrices`. Prefill multiplies with them. They are there already, and packed ones would
-    be a second copy, which takes longer to make than a prompt saves.
+    See `join_matrices`. A part can have left its matrix, as where two layers share a weight. Then
+    the matrix has rows of no weight, and is left out. Prefill multiplies with the others. They are
+    there already. Packed ones would be a second copy, which takes longer to make than a prompt
+    saves.
     """
     groups: dict[packed_forms.JoinedMatrix, list[tuple[int, str]]] = {}
     for name, tensor in tensors.items():
@@ -223,7 +226,8 @@ def find_joined(tensors: dict[str, Tensor]) -> dict[tuple[str, ...], Tensor]:
     joined = {}
     for whole, parts in groups.items():
         names = tuple(name for _, name in sorted(parts))
-        joined[names] = whole.matrix
+        if sum(len(tensors[name]) for name in names) == len(whole.matrix):
+            joined[names] = whole.matrix
     return joined
 
 
@@ -347,8 +351,8 @@ def open_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: int
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
         return OPENED[path]
     except Exception as error:  # whatever the compiler raises
-        reason = str(error).partition("\n")[0]
-        say(f"note: {part} is eager, because it could not be compiled or loaded: {reason}")
+        say(f"note: {part} is eager, because it could not be compiled or loaded: "
+            f"{first_line(error)}")
         return None
 
 

@@ -40,7 +40,8 @@ def generate_one(
     """Continue one prompt on a CPU and return the new tokens, in the plainest way.
 
     `generate` and `Batch` give the same tokens. They also handle several rows, end tokens and GPUs,
-    and `Batch.draw` yields each token at once. The tests compare them with this function.
+    and refuse logits that are not finite. `Batch.draw` yields each token at once. The tests compare
+    them with this function.
     """
     text = list(prompt)
     unread = list(prompt)

@@ -150,9 +150,10 @@ def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
     # Training needs the gradient of each weight, and packages have forms of their own.
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
-    if torch.is_autocast_enabled(x.device.type):
+    if autocasts(x.device):
         return None
-    part = packed_forms.find_part(layers[0].weight)
+    weight = getattr(layers[0], "weight", None)  # none in a layer of another kind
+    part = None if weight is None else packed_forms.find_part(weight)
     if part is None:
         return None
     return functools.partial(packed_forms.multiply_each, part.whole, multiply_whole)
@@ -185,13 +186,19 @@ def converts_inputs(x: Tensor) -> bool:
         return False
     if x.is_leaf or not x.requires_grad:
         return False
-    device = x.device.type
+    if x.dtype != torch.float32 or not autocasts(x.device):
+        return False
+    if torch.get_autocast_dtype(x.device.type) == torch.float32:
+        return False
+    return not takes_other_derivatives()
+
+
+def autocasts(device: torch.device) -> bool:
+    """Return whether autocast is active on a device."""
     # Asked about a device without autocast, such as meta, `is_autocast_enabled` raises.
-    if x.dtype != torch.float32 or not torch.amp.is_autocast_available(device):
+    if not torch.amp.is_autocast_available(device.type):
         return False
-    if not torch.is_autocast_enabled(device):
-        return False
-    return torch.get_autocast_dtype(device) != torch.float32 and not takes_other_derivatives()
+    return torch.is_autocast_enabled(device.type)
 
 
 def trains_eagerly(x: Tensor) -> bool:

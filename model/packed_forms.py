@@ -3,7 +3,7 @@
 Joined weights lie one after the other in memory, so that one product multiplies with all of them. A
 packed weight is a copy in the layout that oneDNN reads fastest. For an int8 weight there is no
 copy: it is viewed as words of four bytes. `attend_by_two_products` has no weights. It stands here,
-because only packages with such weights use it. model/kernels.py says when each form is used.
+because only compiled prefill uses it. model/kernels.py says when each form is used.
 
 B batch, T tokens, H heads, D head width, I inputs, O outputs.
 """
@@ -54,7 +54,7 @@ def join_matrices(model: nn.Module) -> None:
     for module in model.modules():
         for names in JOINED:
             layers: list[Any] = [getattr(module, name, None) for name in names]
-            if not all(map(is_plain_linear, layers)):
+            if not can_be_joined(layers):
                 continue
             whole = JoinedMatrix([layer.weight.detach() for layer in layers])
             start = 0
@@ -63,6 +63,16 @@ def join_matrices(model: nn.Module) -> None:
                 layer.weight.data = whole.matrix[start:stop]
                 layer.weight.joined = Part(whole, start, stop, layer.weight.data_ptr())
                 start = stop
+
+
+def can_be_joined(layers: Sequence[Any]) -> bool:
+    """Return whether layers only multiply inputs of one width with weights that nothing computes,
+    as weight_norm does. A module of one's own may have layers of the same names."""
+    if not all(map(is_plain_linear, layers)):
+        return False
+    if not all(isinstance(layer.weight, nn.Parameter) for layer in layers):
+        return False
+    return len({layer.weight.shape[1] for layer in layers}) == 1
 
 
 def is_plain_linear(layer: Any) -> bool:
@@ -120,7 +130,7 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
     They are all that a model multiplies with, but for an output matrix of floats that is tied to
     the embeddings, and for weights that are computed, as by weight_norm.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, int], list[str]] = {}
     grouped: set[str] = set()  # a weight that layers share is packed once
     # A tied matrix has the first of its names.
     names = {id(x): name for name, x in [*model.named_parameters(), *model.named_buffers()]}
@@ -135,9 +145,10 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
             for parts in JOINED:
                 if part in parts:
                     first = parts[0]
-            groups.setdefault(f"{parent}.{first}", []).append(name)
+            width = module.weight.shape[1]  # in a module of one's own, it may differ
+            groups.setdefault((f"{parent}.{first}", width), []).append(name)
         elif part != "tok_embeddings" and can_read_words(module):
-            groups[path] = [names[id(module.weight)]]
+            groups[path, 0] = [names[id(module.weight)]]  # alone
     return list(groups.values())
 
 

@@ -345,6 +345,12 @@ def test_without_a_package_decoding_is_eager(broken, capsys):
     assert note == "note: decoding is eager, because it could not be compiled or loaded: broken"
 
 
+def test_a_compiler_that_gives_no_reason_is_told_by_its_error(broken, capsys):
+    broken.side_effect = AssertionError
+    draw_texts(sharp_model(n_layers=1), [5], True)
+    assert capsys.readouterr().err.endswith("could not be compiled or loaded: AssertionError\n")
+
+
 def test_compiling_is_announced_with_its_file(broken, capsys):
     draw_texts(sharp_model(n_layers=1), [5], True)
     notice, _ = capsys.readouterr().err.splitlines()

@@ -5,12 +5,13 @@ import copy
 import pytest
 import torch
 from builders import random_model, random_tokens, sharp_model
+from torch.nn.utils.parametrizations import weight_norm
 
 from gyre import compiled
 from gyre.compiled import compile_step, find_joined, read_tensors
 from model.encodings import POSITIONS
 from model.generation import new_cache, next_logits
-from model.packed_forms import find_part, join_matrices
+from model.packed_forms import find_part, group_matrices, join_matrices
 from model.transformer import Transformer, call_each
 
 PARTS = ["attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3"]
@@ -149,6 +150,70 @@ def test_prefill_takes_the_joined_matrices_by_the_names_of_their_parts(model):
                             tuple(f"layers.0.{name}.weight" for name in PARTS[3:])]
     for matrix, layers in zip(joined.values(), (attention, feed_forward), strict=True):
         assert torch.equal(matrix, torch.cat([layer.weight for layer in layers]))
+
+
+def named_rows(model) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each joined matrix for prefill, and the weights that it is multiplied as."""
+    tensors = read_tensors(model)
+    return [(matrix, torch.cat([tensors[name] for name in names]))
+            for names, matrix in find_joined(tensors).items()]
+
+
+def test_a_matrix_that_a_weight_has_left_is_not_multiplied_with(model):
+    join_matrices(model)
+    query = model.layers[0].attention.wq.weight
+    query.data = query.detach().clone()
+    ((matrix, weights),) = named_rows(model)
+    assert len(matrix) == 2 * model.config.hidden_dim
+    assert torch.equal(matrix, weights)
+
+
+def test_a_weight_that_two_layers_share_is_in_one_joined_matrix():
+    model = random_model(n_layers=2)
+    first, second = (block.attention for block in model.layers)
+    second.wq.weight = first.wq.weight
+    join_matrices(model)
+    found = named_rows(model)
+    assert len(found) == 3  # of the second attention, and of two feed-forward layers
+    for matrix, weights in found:
+        assert torch.equal(matrix, weights)
+
+
+def test_a_weight_that_is_computed_is_not_joined(model):
+    weight_norm(model.layers[0].attention.wq)
+    join_matrices(model)
+    assert joined_layers(model) == ["feed_forward.w1", "feed_forward.w3"]
+
+
+def test_layers_of_other_widths_with_the_same_names_are_not_joined():
+    """Those of a network that an encoding has for its own purpose."""
+    model = random_model(n_layers=1)
+    network = torch.nn.Module()
+    network.w1 = torch.nn.Linear(1, 32, bias=False)
+    network.w3 = torch.nn.Linear(32, 4, bias=False)
+    model.position.network = network
+    join_matrices(model)
+    assert find_part(network.w1.weight) is find_part(network.w3.weight) is None
+    groups = group_matrices(model)
+    assert ["position.network.w1.weight"] in groups
+    assert ["position.network.w3.weight"] in groups
+
+
+def test_layers_of_another_kind_are_called_one_by_one():
+    layers = (torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.nn.Linear(4, 3))
+    x = torch.ones(2, 4)
+    with torch.no_grad():
+        found = call_each(x, layers)
+        expected = [layer(x) for layer in layers]
+    torch.testing.assert_close(found, expected)
+
+
+def test_shapes_are_computed_without_gradients():
+    """A device without autocast refuses to be asked about it."""
+    layers = (torch.nn.Linear(4, 4, device="meta"), torch.nn.Linear(4, 3, device="meta"))
+    with torch.no_grad():
+        outputs = call_each(torch.ones(2, 4, device="meta"), layers)
+    assert [tuple(output.shape) for output in outputs] == [(2, 4), (2, 3)]
 
 
 @pytest.mark.slow
