@@ -11,9 +11,9 @@
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
 --init-from, YAML files can replace the text of the given run, and of its model only the dropout.
---resume and --branch-from keep the configuration of the given run: the command line can change
-train.* (but for the batch size) and log.*, and with --branch-from the name and optim.* (but for the
-optimizer), too. A run is written to runs/NAME.
+--resume and --branch-from keep the configuration of the given run. Of it, the command line can
+change log.*, and train.* but for the batch size. With --branch-from, it can also change the name,
+and optim.* but for the optimizer. A run is written to runs/NAME.
 """
 
 import interrupts  # first: from here on, Ctrl-C shows no traceback
@@ -144,13 +144,15 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
+    opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
-        run = open_run(start, setup, contexts)  # now, because the result is written there
+        run = open_run(start, setup, opened)  # now, because the result is written there
         validate_checkpoint(setup, run)
     base = measure_base(start, setup)
     bar = contexts.enter_context(make_bar(setup))
     steps = take_first_step(setup)
     contexts.enter_context(setup.stop)
+    contexts.enter_context(opened.pop_all())  # closed first, while signals are still heard
     if run is None:
         run = open_run(start, setup, contexts)
     contexts.callback(setup.stop.end_steps)  # at the end, before the run in wandb is closed
@@ -226,9 +228,11 @@ def take_steps(
     while True:
         # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
         step = progress.step
+        steps_then = step + 1  # that are taken when this one is
         # The last step is always due, so no step is started after it.
-        may_start_next = not is_asked_to_stop and not is_due(setup, step + 1, first_save)
-        result = steps.take(step, step + 1 if may_start_next else None)
+        may_start_next = not is_asked_to_stop and not is_due(setup, steps_then, first_save)
+        next_step = step + 1 if may_start_next else None
+        result = steps.take(step, next_step)
         is_asked_to_stop = result.is_asked_to_stop
         recent_seconds.append(result.seconds)
         rate = config.step_tokens / (sum(recent_seconds) / len(recent_seconds))
@@ -541,9 +545,9 @@ def log_sample(setup: Setup, run: RunDir) -> None:
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]
     with setup.parallelism.unsharded(setup.model):
-        # Without `eos_ids`: within this context, too, ranks gather the weights of each block
-        # together. So all must take the same number of steps, even if rounding lets them draw
-        # different tokens.
+        # `unsharded` makes only the weights outside of the blocks whole: for each token, ranks
+        # gather those of each block together. So all must take the same number of steps, even if
+        # rounding lets them draw different tokens. Therefore no `eos_ids` here.
         (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,
                           max_new_tokens=train.sample_tokens)
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))

@@ -163,6 +163,15 @@ def test_a_validation_that_is_done_again_is_done_to_its_end(ended, straight):
     assert_equal_runs(straight, ended)
 
 
+def test_signals_are_heard_until_the_run_in_wandb_is_closed(ended, monkeypatch):
+    """Also where the run was opened before the first step, to validate its checkpoint."""
+    handlers = []
+    monkeypatch.setattr(RunDir, "finish", lambda run, exit_code=0: handlers.append(
+        signal.getsignal(signal.SIGTERM)))
+    assert exit_code(train.main, "--resume", ended) == 0
+    assert [getattr(handler, "__func__", None) for handler in handlers] == [StopSignal._remember]
+
+
 def test_the_estimate_counts_a_validation_that_is_done_again(ended, monkeypatch, capfd):
     """7 steps of 180 tokens take 7000 s, so the 4 that are left take 4000 s. Three validations of
     281 tokens are left, after the steps 3, 6 and 7. A token of theirs takes a third of the time of
