@@ -614,9 +614,11 @@ def generate_texts(
             bar.update(batch.n_accepted - bar.n)
             if streamed:
                 text = held_back + text
-                may_go_on = text.endswith("\r") and is_terminal(sys.stdout)
-                held_back = "\r" if may_go_on else ""
-                print(for_stdout(text.removesuffix(held_back)), end="", flush=True)
+                held_back = ""
+                if text.endswith("\r") and is_terminal(sys.stdout):
+                    held_back = "\r"
+                    text = text[:-1]
+                print(for_stdout(text), end="", flush=True)
     if streamed:
         print(for_stdout(held_back), flush=True)
     else:

@@ -123,14 +123,14 @@ def model_fields(config: ModelConfig) -> dict[str, Any]:
         "rope.freq_base": float(theta),
     }
     if scaling is not None:
-        # llama.cpp reads it with a scaling type of yarn only, and an import reads it.
+        # llama.cpp reads it with a scaling type of yarn only. gguf_in.py reads it always.
         fields["rope.scaling.original_context_length"] = scaling.original_positions
     if scaling is not None and scaling.type == "linear":
         fields["rope.scaling.type"] = scaling.type
         fields["rope.scaling.factor"] = float(scaling.factor)
     if scaling is not None and scaling.type == "yarn":
-        # No scaling type: with yarn, llama.cpp would slow by a ramp of its own, whose betas its
-        # `llama` architecture does not read. `rope_factors` are the ramp.
+        # No scaling type: with yarn, llama.cpp would slow by a ramp with betas of its own, because
+        # its `llama` architecture reads none from the file. `rope_factors` are the ramp.
         fields["rope.scaling.attn_factor"] = scaling.magnitude
     return {f"llama.{name}": value for name, value in fields.items()}
 
@@ -144,4 +144,5 @@ def rope_factors(config: ModelConfig) -> Tensor | None:
     if scaling is None or scaling.type not in ("llama3", "yarn"):
         return None
     plain = rope_frequencies(config.head_dim, config.theta)
-    return (plain / scaled_frequencies(scaling, 0, config.head_dim, config.theta)).float()
+    length = 0  # which only dynamic scaling reads
+    return (plain / scaled_frequencies(scaling, length, config.head_dim, config.theta)).float()

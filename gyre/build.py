@@ -110,7 +110,7 @@ def restore(
         check_kept(run, start, progress.step, kept=())
         check_branch(run, start, progress.step)
         progress.best_loss = math.inf  # the branch has saved no `best` yet
-        progress.skipped_in_a_row = 0  # by other rates
+        progress.skipped_in_a_row = 0  # the trunk skipped those with its own learning rates
         return progress
     check_kept(run, start, progress.step, run.checkpoints.kept_steps())
     check_resumed(run, start, progress.step, steps_when_saved)
@@ -191,8 +191,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
                         "to go on")
     if is_given or steps == steps_when_saved:
         return
-    # The last command gave the run another end than config.yaml. A run that is past both is
-    # finished, and --resume auto leaves it as it is.
+    # The last command gave the run another end than config.yaml, and it is not known which one is
+    # meant. Without --resume auto, the run is before that of the last command here. With it, the
+    # run may be past both: it is finished, and left as it is.
     if step < max(steps, steps_when_saved):
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
@@ -229,7 +230,7 @@ def advise_branch(run: RunDir, step: int, steps: int, rates: Mapping[str, float]
     before = ""
     if step in run.checkpoints.kept_steps():
         words += ["--at", str(step)]
-    else:  # this training replaces the checkpoint, and a single Ctrl-C does so too
+    else:  # this training replaces the checkpoint when it saves, also after a single Ctrl-C
         before = "end this training by two Ctrl-C before it saves again, and give "
     words += ["--train.steps", str(steps)]
     for name, rate in rates.items():

@@ -37,7 +37,8 @@ OPTIONS = {
     # Every row of a matrix reads the normalised input. With a threshold of 1 instead of 4, the
     # compiler stores this input, and does not compute it again for every row.
     "realize_reads_threshold": 1,
-    # Only so that torch 2.13 counts such reads. It also turns off autotuning, which is off anyway.
+    # With this, torch 2.13 counts the reads that the threshold above limits, and else not. It also
+    # turns off autotuning, which is off anyway.
     "deterministic": True,
 }
 # In decoding few rows, a good part of a step was taking memory for one tensor after another.
@@ -84,9 +85,9 @@ def compile_step(
     On a CPU it is a `CompiledStep`. On other devices, and under autocast, PyTorch compiles decoding
     anew in every process, and prefill is eager.
 
-    With `prompt`, the length of the first prefill, compile everything now that a text which fills
-    the cache needs; without, compile each part when it is first called. That prefill reads one row
-    for all `samples` of a prompt.
+    With `prompt`, compile everything now that a text needs which begins with so many tokens and
+    fills the cache. Its prefill reads one row for all `samples` of a prompt. Without `prompt`,
+    compile each part when it is first called.
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
@@ -100,11 +101,11 @@ def compile_step(
 class CompiledStep:
     """A `NextLogits` that runs packages: steps compiled into files, which later processes load.
 
-    There are packages for decoding, and for prefill of MIN_PREFILL tokens or more, but not of
-    several prompts with several samples. A package is for one number of rows, or for all above
-    MAX_SUMMED_TOKENS (model/kernels.py); and either for few keys or for many (`has_many_keys`). All
-    else is eager: a first token, shorter and later parts of prompts, what fills the cache, and
-    everything if compiling fails.
+    There are packages for decoding, and for prefill of MIN_PREFILL tokens or more, but not for that
+    of several prompts with several samples, which reads a view of the cache. A package is for one
+    number of rows, or for all above MAX_SUMMED_TOKENS (model/kernels.py); and either for few keys
+    or for many (`has_many_keys`). All else is eager: a first token, shorter and later parts of
+    prompts, a step that takes the last room of the cache, and everything if compiling fails.
 
     It is for one model, and for caches in the dtype of the given one. It decodes as many rows as
     that one has.
@@ -290,7 +291,7 @@ def tensor_of_length(length: int) -> Tensor:
 def has_many_keys(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:
     """Return whether these tokens and so many keys need the package for many keys.
 
-    Prefill has two only where it scores whole prompts.
+    Decoding has two packages. Prefill has two only where one of them scores whole prompts.
     """
     if tokens.shape[1] == 1:
         return n_keys > decoding_forms.LONGEST_SUM
@@ -373,6 +374,7 @@ def locate_package(model: Transformer, cache: KVCache, tokens: Tensor, n_keys: i
         "has_many_keys": has_many_keys(cache, tokens, n_keys),
         "groups": list_groups(model, rows, prefills),
         "onednn": onednn,
+        # Decoding fewer rows does not multiply by oneDNN's operator.
         "onednn_for_rows": onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
         "multiplies_int8": in_int8 and kernels.multiplies_int8(),
         "torch": torch.__version__,
@@ -433,8 +435,9 @@ def make_package(
     caches = [cache_sizes for _ in cache.keys]
     example_keys = n_keys
     if not prefills and n_keys <= decoding_forms.LONGEST_SUM:
-        # The compiler divides loops among the threads if they are long in this example, so it gets
-        # as many keys as the text's last step has, one fewer than the cache holds.
+        # The compiler divides loops among the threads if they are long in this example. So it has
+        # as many keys as this package ever reads in this text. Its last step has one fewer than the
+        # cache holds.
         example_keys = min(cache.keys[0].shape[2] - 1, decoding_forms.LONGEST_SUM)
     key_slots = tensor_of_length(example_keys)
     position = dict(vars(model.position))
@@ -447,9 +450,10 @@ def make_package(
                 strict=False,
                 dynamic_shapes=([{} for _ in weights], [{} for _ in matrices], token_sizes,
                                 {0: any_size}, caches, caches),
-                # Where the trace holds only if one size is less than another, the package raises
-                # for all others. It checks neither that sizes are equal nor a size against a
-                # constant: `wants_package` and `locate_package` see to these.
+                # What the trace takes for granted of sizes is not refused now. Instead the package
+                # raises when it runs, if one size had to be less than another and is not. It checks
+                # neither that sizes are equal nor a size against a constant: `wants_package` and
+                # `locate_package` see to these.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
             has_few_rows = not prefills and len(tokens) <= kernels.MAX_SUMMED_TOKENS
@@ -520,7 +524,7 @@ class TracedStep(nn.Module):
         keys: list[Tensor], values: list[Tensor],
     ) -> Tensor:
         """weights: those of `read_tensors`; matrices: the packed or joined ones of `groups`;
-        key_slots: as long as the keys with those of `tokens` (`tensor_of_length`)."""
+        key_slots: its length is the number of keys, new ones included (`tensor_of_length`)."""
         (model,) = self.models
         tensors = dict(zip(self.names, weights, strict=True))
         grouped = []

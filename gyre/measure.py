@@ -48,7 +48,7 @@ MAX_SPANS = 32  # that are measured, if nothing else is asked for
 # tokens for each target.
 EVERY_NTH_SPAN = 2
 STRETCHES = 20  # parts of a text over which a standard error is taken
-LARGEST_LOSS = 700  # the exponential of a larger one overflows a float
+LARGEST_LOSS = 700  # the exponential of one above 709 overflows a float
 # What a forward pass of so many tokens computes stays in a processor's cache. A card needs many.
 TOKENS_PER_PASS = 2048
 CUDA_TOKENS_PER_PASS = 65_536
@@ -56,8 +56,8 @@ CUDA_TOKENS_PER_PASS = 65_536
 LOGITS_AT_ONCE = 1 << 24
 CUDA_LOGITS_AT_ONCE = 1 << 28
 Blocks = list[tuple[int, Tensor]]
-"""Pairs (offset, starts), each of which stands for one block of several spans: for each s in
-`starts`, the targets s + offset + 1 .. s + offset + T."""
+"""Pairs (offset, starts): the block that begins at `offset` in each span of `starts`. For a span
+that starts at s, it has the targets s + offset + 1 .. s + offset + T."""
 
 
 class ScoredWindows(NamedTuple):
@@ -229,10 +229,11 @@ def choose_blocks(spans: Tensor, seq_len: int, every_target: bool = False) -> Bl
 
 
 def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iterator[ScoredWindows]:
-    """Cut spans into windows of `context` tokens end to end, and yield those that hold a block.
+    """Cut spans into windows of `context` tokens end to end, and yield what scores a block: each
+    window that has targets of it, up to the last of these.
 
-    A target sees from 1 to `context` tokens, depending on its position in the window. A window ends
-    with its block, because later tokens change none of its losses. Dynamic scaling of RoPE is the
+    A target sees from 1 to `context` tokens, depending on its position in the window. Later tokens
+    would change none of its losses, so they are left out. Dynamic scaling of RoPE is the
     exception: the length of the text changes the rotations, so windows have to be `whole`.
     """
     scored = min(context, seq_len)
@@ -361,7 +362,7 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     piece_sizes = [len(tokenizer.piece(i)) for i in range(int(ids.max()) + 1)]
     sizes = torch.tensor(piece_sizes)[ids]
     # A token belongs to the part that has the middle of its piece. Parts are equal in bytes of
-    # pieces. These can be more than those of the text, because tokenizers add spaces in front.
+    # pieces. Pieces can have more bytes than the text, because tokenizers add spaces in front.
     middles = sizes.cumsum(0) - sizes / 2
     n_parts = STRETCHES if len(bits) >= STRETCHES else 1
     parts = (middles * n_parts / max(1, int(sizes.sum()))).long().clamp(max=n_parts - 1)

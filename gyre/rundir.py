@@ -10,9 +10,9 @@ runs/
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
-        superseded/         offline folders of runs that have a newer one with all their points
+        superseded/         offline folders, all of whose points a newer one of the same run has
 
-Only this module and checkpoint.py write there. A study also removes checkpoints that it does not
+Only this module and checkpoint.py write in NAME/. A study also removes checkpoints that it does not
 need any more.
 """
 
@@ -187,7 +187,8 @@ def choose_folder(path: Path, runs: Path) -> Path:
     in_runs = runs / path
     if has_run_files(path):
         return path
-    if path.name != str(path):  # several folders, or an absolute path
+    is_name = path.name == str(path)
+    if not is_name:  # several folders, or an absolute path
         is_part_of_run = not path.exists() and has_run_files(in_runs.parent)  # as NAME/best
         return in_runs if is_part_of_run else path
     # A folder of texts may have the name of the run that was trained on it.
@@ -204,7 +205,7 @@ def suggest_run(path: Path, folder: Path) -> str:
         names = {str(folder.parent / name) for name in names}
     nearest = did_you_mean(str(path), names)
     parts = sorted(name for name in names if len(path.name) > 2 and path.name in Path(name).name)
-    if not nearest and parts:  # the name of the text, which is a part of a default name
+    if not nearest and parts:  # as `shakespeare`, for the run small-shakespeare-rope-s1
         nearest = f" (did you mean {parts[0]}?)"
     suggestion = f"{nearest}: python evaluate.py lists the runs"
     # It may be the name of a public model, such as gpt2 or OWNER/NAME.
@@ -306,7 +307,7 @@ class RunDir:
 
         Relative paths are relative to the folder in which the run was made. A path that leads to
         nothing there stays as it is. So do all paths of a run whose run.json does not name that
-        folder, because the run is too old.
+        folder, because the run is too old: they are taken as relative to this one.
         """
         folder = self.record.get("folder", os.getcwd())
         files = data.files
@@ -335,8 +336,8 @@ class RunDir:
 
         `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
         import. `branched_at` is the step of the trunk that a branch starts from, and `points` are
-        those that it inherits; it can be resumed once it has saved a checkpoint. `advice` says what
-        to do if the disk refuses to write.
+        those that the branch inherits. It can be resumed once it has saved a checkpoint. `advice`
+        says what to do if the disk refuses to write.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """

@@ -141,7 +141,7 @@ class Progress:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
-        """Return what `to_saved` has made a table of."""
+        """Return the progress that `to_saved` made this table of."""
         return cls(**{"best_loss" if name == "best" else name: value
                       for name, value in saved.items()})
 
@@ -246,8 +246,8 @@ def start_step(setup: Setup, step: int) -> PendingStep:
     """Start optimizer step number `step` on its global batch.
 
     With `setup.reads_late` the CPU does not wait for the GPU here. The GPU decides whether loss and
-    gradient are finite, and copies the results to the CPU when it has them. Meanwhile the CPU reads
-    the batch of the next step, so that no other thread has to.
+    gradient are finite, and copies the results to the CPU when it has them. Meanwhile the caller
+    can start the next step, which reads its batch, so that no other thread has to.
     """
     started_at = time.perf_counter()
     config = setup.config

@@ -150,7 +150,7 @@ class Batch:
         is closed. Raises UserError for logits that are not finite, and ValueError for a batch that
         was drawn before. With `steps_ahead`, later steps run while the caller handles a token.
 
-        Every pass feeds all rows up to the same position, and the rows that end there draw:
+        Every pass feeds all rows up to the same position, and the rows whose text stops there draw:
 
         1. Prefill feeds as many tokens of each prompt as the shortest one has.
         2. Decoding feeds one token of each row. A row with a longer prompt reads on in it.

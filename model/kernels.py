@@ -16,9 +16,10 @@ rms_norm          rms_norm_by_cuda         CUDA, not compiled, x and weight of o
 training_forms.py: in training; on a CPU unless said
 linear            linear_of_few_tensors    eager, of what `gate` returns
 attend            attend_by_products       bfloat16, no mask: compiled; or eager, rows of up to 512
-                                           tokens, where xq gets no ordinary gradient
+                                           tokens, where no backward pass computes a gradient
+                                           of xq
                   attend_by_blocks         eager, bfloat16, no mask, rows of up to 512 tokens, where
-                                           it does
+                                           one does
 call_each         call_each_on_one_copy    eager, autocast, on every device
 embed             embed_in_order           compiled, on a CPU or CUDA
 rms_norm          rms_norm_of_few_tensors  eager, float32
@@ -114,8 +115,9 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
     if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
         share = packed_forms.find_product(x, weight)
         if share is not None:
-            # It is taken now, because another thread may replace it before this form is called.
-            return lambda x, weight: share
+            # The share is returned as it is now: another thread may replace it before the form is
+            # called.
+            return lambda *_: share
     return choose_library_product(x, weight)
 
 
@@ -259,8 +261,8 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
         return None
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
-    # Not by blocks, whose written-out gradient has no functional derivatives. Where xq gets no
-    # gradient, the choice is the same.
+    # xq gets no gradient, or one that torch.func or forward mode computes. The written-out gradient
+    # of `attend_by_blocks` does not serve these.
     return training_forms.attend_by_products
 
 
@@ -279,10 +281,10 @@ def is_in_package() -> bool:
 
 
 def scores_whole_prompts(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
-    """Return whether a package of prefill computes all scores of a prompt at once.
+    """Return whether prefill has a package that computes all scores of a prompt at once.
 
-    It then serves prompts of at most LONGEST_SCORED tokens. Several rows would need too much
-    memory.
+    That one serves prompts of at most LONGEST_SCORED tokens, and another one the longer prompts.
+    Several rows would need too much memory.
     """
     return device.type == "cpu" and dtype == torch.bfloat16 and rows == 1 and has_bfloat16()
 
@@ -353,7 +355,8 @@ def choose_gate(x: Tensor, y: Tensor) -> Form | None:
 
 def choose_loss(logits: Tensor, y: Tensor) -> Form | None:
     """Return the form of `summed_loss` that needs less memory for these operands, or None."""
-    # It overwrites the logits, which nobody misses if they were computed.
+    # It overwrites the logits. A leaf is the caller's own. Whoever keeps computed ones has to read
+    # them before this.
     overwritable = logits.is_contiguous() and not logits.is_leaf
     return training_forms.loss_by_chunks if overwritable and trains_eagerly(logits) else None
 
@@ -366,7 +369,7 @@ MAX_FLOAT_TOKENS = 4  # for more, with AVX-512, the library's int8 products are 
 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
-    product = choose_product(x, weight)
+    product = choose_product(x, weight)  # takes int8 only where `keeps_float_inputs` holds
     if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
     return None if multiplies_int8() else packed_forms.int8_by_float_weights
@@ -450,9 +453,10 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
 
 # --- packed weights ---
 
-MIN_PACKED_ROWS = 5
+MIN_PACKED_ROWS = 5  # in bfloat16
 # Multiplications in a product, on average. For fewer, a call of oneDNN's takes longer than sums,
-# because 15 us pass before it multiplies. On a Xeon with AMX it takes 25 us or more.
+# because 15 us pass before it multiplies, and on a Xeon with AMX 25 us or more. How both limits
+# were measured is in docs/speed.md.
 MIN_PACKED_SIZE = 2**20
 MIN_PACKED_SIZE_WITH_AMX = 5 * 2**20
 
@@ -460,8 +464,9 @@ MIN_PACKED_SIZE_WITH_AMX = 5 * 2**20
 def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     """Return whether compiled decoding of so many rows is faster with packed weights.
 
-    In float32, sums are faster for up to MAX_SUMMED_TOKENS rows. In bfloat16, for so few rows, it
-    depends on the matrices, too: see `are_too_small`.
+    In float32, sums are faster for up to MAX_SUMMED_TOKENS rows. In bfloat16 they are for fewer
+    than MIN_PACKED_ROWS, and from there to MAX_SUMMED_TOKENS the size of the matrices decides:
+    see `are_too_small`.
     """
     if device.type != "cpu":
         return False
@@ -479,7 +484,8 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
 def are_too_small(matrices: Sequence[int], dtype: torch.dtype, rows: int) -> bool:
     """Return whether matrices of these sizes are too small to be packed for so many rows.
 
-    Matrices that are joined are one. Only few rows in bfloat16 have a choice.
+    Each size is that of a packed matrix, which holds a group of weights. It decides for few rows
+    in bfloat16 only.
     """
     if dtype != torch.bfloat16 or rows > MAX_SUMMED_TOKENS:
         return False

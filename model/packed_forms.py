@@ -226,8 +226,8 @@ def attend_by_two_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
     rows = H // H_kv * T
-    # Every size is written out, and there are no blocks of queries: where the compiler does not
-    # know T, it would else compute indices by divisions, and be slower than the fused kernel.
+    # No size is -1, and there are no blocks of queries. With these, the compiler, where it does not
+    # know T, would compute indices by divisions, and be slower than the fused kernel.
     keys = xk.reshape(B * H_kv, T, D)
     values = xv.reshape(B * H_kv, T, xv.shape[-1])
     scores = torch.bmm(xq.reshape(B * H_kv, rows, D), keys.mT)
@@ -262,7 +262,7 @@ def linear_by_words(x: Tensor, words: Tensor) -> Tensor:
     become integers, and shifts cut the bytes out.
     """
     tokens = x.reshape(-1, words.shape[1], BYTES).float()
-    # (B, 4, I/4): the inputs of the first bytes of all words, of the second ones, and so on.
+    # (tokens, 4, I/4): the inputs of the first bytes of all words, of the second ones, and so on.
     inputs = tokens.transpose(1, 2).contiguous()
     if torch.compiler.is_compiling():
         from torch._inductor.inductor_prims import force_stride_order

@@ -190,7 +190,8 @@ def test_a_resumed_run_in_float16_goes_on_with_its_scale(overflowed):
 
 @pytest.mark.slow
 def test_a_killed_run_in_float16_goes_on_exactly(workdir, trained, monkeypatch):
-    """It resumes after step 3, where the scale is already halved, and overflows again in step 5."""
+    """Killed after five steps, it resumes after the third, where the scale is already halved. The
+    fifth overflows again."""
     _, straight = trained([2, 4], *EXACT, name="half-straight")
     path = workdir / "runs" / "half-killed"
     monkeypatch.setattr(gyre.step, "start_step", overflow([2, 4]))
