@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from model.encodings import POSITIONS
 
@@ -40,12 +41,10 @@ def hash_encoding(position: str) -> str:
     waiting = [start]
     texts: list[str] = []
     while waiting:
-        module, name = waiting.pop()
-        for statement in read_module(module).definitions[name]:
-            texts.append(ast.unparse(statement))
-            used = find_globals(statement, module) - seen
-            seen |= used
-            waiting += used
+        definition = read_definition(*waiting.pop())
+        texts += definition.texts
+        waiting += definition.used - seen
+        seen |= definition.used
     digest = hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
     return f"{KIND}:{digest}"
 
@@ -115,6 +114,26 @@ def list_root(node: ast.expr) -> set[str]:
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return {node.id} if isinstance(node, ast.Name) else set()
+
+
+class Definition(NamedTuple):
+    """What defines a name at the top of a module, without what does not count."""
+
+    texts: list[str]
+    """Of each statement."""
+    used: set[tuple[str, str]]
+    """(module, name) of the definitions that these use."""
+
+
+@functools.cache  # a study asks for the same ones for each of its runs
+def read_definition(module: str, name: str) -> Definition:
+    """Return the definition of a name of a module."""
+    statements = read_module(module).definitions[name]
+    texts = [ast.unparse(statement) for statement in statements]
+    used: set[tuple[str, str]] = set()
+    for statement in statements:
+        used |= find_globals(statement, module)
+    return Definition(texts, used)
 
 
 @functools.cache

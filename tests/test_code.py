@@ -45,6 +45,7 @@ def hash_of(tmp_path, monkeypatch):
 
     def compute(old: str = "", new: str = "", scale: int = 3) -> str:
         code.read_module.cache_clear()
+        code.read_definition.cache_clear()
         factors = FACTORS.replace("3", str(scale))
         for name, text in zip(names, (MINE, SLOPES, factors), strict=True):
             sys.modules.pop(name, None)
@@ -58,6 +59,7 @@ def hash_of(tmp_path, monkeypatch):
 
     yield compute
     code.read_module.cache_clear()
+    code.read_definition.cache_clear()
     for name in names:
         sys.modules.pop(name, None)
         code.TEXTS.pop(name, None)
@@ -111,6 +113,7 @@ def test_an_edit_after_the_import_does_not_count(hash_of, tmp_path):
     before = hash_of()
     (tmp_path / "mine.py").write_text("class Mine:", encoding="utf-8")
     code.read_module.cache_clear()
+    code.read_definition.cache_clear()
     assert hash_encoding("mine") == before
 
 
@@ -123,10 +126,12 @@ def test_encodings_have_hashes_of_their_own():
 def test_another_encoding_in_the_same_file_changes_no_hash(monkeypatch):
     before = hash_encoding("rope")
     code.read_module.cache_clear()
+    code.read_definition.cache_clear()
     text = f"{code.TEXTS['model.encodings']}\n\nPOSITIONS['log'] = Alibi\n"
     monkeypatch.setitem(code.TEXTS, "model.encodings", text)
     assert hash_encoding("rope") == before
     code.read_module.cache_clear()
+    code.read_definition.cache_clear()
 
 
 def test_a_package_that_imports_its_modules_has_a_hash(tmp_path, monkeypatch):
