@@ -213,13 +213,31 @@ def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:
 
 def turn_text(turn: Mapping[str, Any]) -> str:
     """Return a turn of a chat as "user: Hello"; "" if it has no words, as the call of a tool."""
-    words = first_of(SAID_KEYS, turn)
-    if isinstance(words, list):  # of parts, among which may be images
-        parts = [part.get("text") if isinstance(part, dict) else part for part in words]
-        words = "\n".join(part for part in parts if isinstance(part, str))
-    if not isinstance(words, str) or not words:
+    words = said_words(turn)
+    return f"{first_of(SPEAKER_KEYS, turn)}: {words}" if words else ""
+
+
+def said_words(turn: Mapping[str, Any]) -> str:
+    """Return what is said under the first of SAID_KEYS with words: an empty content may stand
+    beside parts that have them."""
+    for key in SAID_KEYS:
+        words = read_words(turn.get(key))
+        if words:
+            return words
+    return ""
+
+
+def read_words(value: Any) -> str:
+    """Return the words of a string, of a list of parts, among which may be images, or of an object
+    such as {"parts": ["Hello"]}; "" for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return said_words(value)
+    if not isinstance(value, list):
         return ""
-    return f"{first_of(SPEAKER_KEYS, turn)}: {words}"
+    parts = [read_words(part.get("text") if isinstance(part, dict) else part) for part in value]
+    return "\n".join(part for part in parts if part)
 
 
 def no_text_error(
