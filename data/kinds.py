@@ -6,7 +6,8 @@ from pathlib import PurePath
 
 HEAD = 4096  # bytes at the start of a file that tell what it is
 
-TABLES = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+JSON_LINES = {".jsonl", ".ndjson"}
+TABLES = JSON_LINES | {".csv", ".tsv", ".parquet"}
 COMPRESSED = {".gz", ".zst"}
 # Suffixes that are read without a note, and that are read of a folder: those of text, and those of
 # source code and settings.
@@ -82,14 +83,15 @@ SIGNATURES = (
     (codecs.BOM_UTF16_BE, "UTF-16", UTF_8.format("UTF-16")),
     (b"PK\3\4", "a zip archive (.docx, .xlsx, .odt and .epub are such)",
      "give it its suffix back to learn how to read it, or else unpack it"),
-    (b"%PDF-", "a PDF", REFUSED[".pdf"]),
-    (b"{\\rtf", "rich text (RTF)", CONVERTED),
+    (b"%PDF-1.", "a PDF", REFUSED[".pdf"]),
+    (b"%PDF-2.", "a PDF", REFUSED[".pdf"]),
+    (b"{\\rtf1", "rich text (RTF)", CONVERTED),
     (b"\xd0\xcf\x11\xe0", "an old Word or Excel file, or a message of Outlook", SAVE_AS_TEXT),
-    (b"PAR1", "a Parquet file", "name it .parquet"),
+    (b"PAR1\x15", "a Parquet file", "name it .parquet"),
     (b"BZh91AY&SY", "compressed with bzip2", REFUSED[".bz2"]),
     (b"\xfd7zXZ", "compressed with xz", REFUSED[".xz"]),
     (b"7z\xbc\xaf", "a 7z archive", UNPACK),
-    (b"Rar!", "a RAR archive", UNPACK),
+    (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
     (b"SQLite format 3\0", "a database of SQLite", f"{CONVERT} writes its table with most text"),
     (b"\x89PNG", "an image", "leave it out"),
     (b"\xff\xd8\xff", "an image", "leave it out"),

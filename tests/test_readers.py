@@ -113,6 +113,12 @@ def test_what_a_file_is_and_the_remedy_are_named(tmp_path, content, words):
         read(write(tmp_path / "a.txt", content))
 
 
+@pytest.mark.parametrize("text", [
+    "PAR1 and PAR2 are receptors.", "Rar! said the lion.", "{\\rtfoo}", "%PDF-like comment"])
+def test_texts_that_begin_as_other_formats_do_are_read(tmp_path, text):
+    assert read(write(tmp_path / "a.txt", text)) == [text]
+
+
 CHINESE = "\u4e2d\u6587".encode()
 
 
