@@ -148,7 +148,7 @@ def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]
         _, names = next(rows)
         check_header(names, column, delimiter, first_number, rows)
         for number, fields in rows:
-            check_fields(fields, len(names), delimiter, number)
+            check_fields(fields, names, delimiter, number)
             if fields:  # else the line is empty
                 yield dict(zip(names, fields, strict=False))
 
@@ -228,17 +228,22 @@ def missing_column_error(
     return missing if bad_byte is None else NotUTF8(f"{bad_byte}. Besides, {missing}")
 
 
-def check_fields(fields: list[str], n_columns: int, delimiter: str, number: int) -> None:
+def check_fields(fields: list[str], names: Sequence[str], delimiter: str, number: int) -> None:
     """Raise UserError if a text was cut at a delimiter, or if several rows were read as one text.
 
+    names: of the columns, of which the last ones may be empty
     number: that of the line in which the row begins
     """
-    further = fields[n_columns:]
+    n_columns = len(names)
+    while n_columns > 0 and not names[n_columns - 1]:
+        n_columns -= 1
     # Excel ends rows with empty fields. But in a table of one column, an empty field shows that a
     # text was cut which ends with the delimiter, such as "Dear Sir,".
-    if any(further) or (further and n_columns == 1):
+    ends_with_delimiter = len(names) == 1 and len(fields) > 1
+    if any(fields[n_columns:]) or ends_with_delimiter:
+        unnamed = ", or name the last column too" if n_columns < len(names) else ""
         raise UserError(f"line {number} has {len(fields)} fields, and the table has {n_columns} "
-                        f"columns: a text with {delimiter!r} in it needs quotes around it")
+                        f"columns: a text with {delimiter!r} in it needs quotes around it{unnamed}")
     if delimiter == "\t" and has_whole_rows(fields):
         raise UserError(f"the text in quotes that begins in line {number} has whole rows in it: "
                         f"{ADVISE_UNQUOTED}, and if not, write the table as .jsonl")

@@ -76,6 +76,8 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
     ("a.csv", "sep=,\n,,\nid,text,\n1,a,\n", "line 2 names no column"),
     ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* has 1 columns: .*quotes"),
     ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* has 2 columns: .*quotes"),
+    ("a.csv", "id,text,\n1,a,\n2,Hello, world\n",
+     "line 3 has 3 fields, .* has 2 columns: .*quotes around it, or name the last column too"),
     ("a.csv", "sep=;\ntext;text\na;b\n", "line 2 names 2 columns 'text'"),
     ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
     ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
@@ -338,10 +340,18 @@ def test_a_chat_is_a_text_with_a_line_for_each_turn(tmp_path, row):
     ([{"type": "text", "text": "see"}, {"type": "image"}, {"type": "text", "text": "this"}],
      "user: see\nthis"),
     (["see", {"type": "text", "text": "this"}], "user: see\nthis"),
+    ([{"type": "text", "text": {"value": "see"}}], "user: see"), ({"text": "see"}, "user: see"),
+    ({"content_type": "text", "parts": ["see", {"asset": 1}, "this"]}, "user: see\nthis"),
     (None, None), ("", None), (5, None)])
 def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
     row = {"messages": [{"role": "tool", "content": None}, {"role": "user", "content": content}]}
     assert columns.row_text(row, "messages") == expected
+
+
+@pytest.mark.parametrize("content", ["", [], None, {}])
+def test_words_beside_an_empty_content_are_read(content):
+    turn = {"role": "user", "content": content, "parts": [{"type": "text", "text": "hi"}]}
+    assert columns.row_text({"messages": [turn]}, "messages") == "user: hi"
 
 
 @pytest.mark.parametrize(
