@@ -379,17 +379,19 @@ class Search:
 
     def describe(self, unread: set[str]) -> str:
         """Return a note on how many files are read, and what is left out by its name."""
-        read = [path for path in self.paths if path not in unread]
+        # A file is counted once, however many links lead to it.
+        left_out = {*map(os.path.realpath, unread)}
+        read = {*map(os.path.realpath, self.paths)} - left_out
         n_read = len(read)
-        total = len(self.paths) + sum(map(len, self.others.values()))
+        total = self.n_files + sum(map(len, self.others.values()))
         share = f"{n_read} files of {total} are read"
         if n_read == 1:
             share = f"1 file of {total} is read"
         kinds = Counter(map(file_kind, read))
         if len(kinds) > 1:
             share += f": {describe_kinds(kinds)}"
-        left_out = self.describe_others()
-        rest = f" (left out: {left_out})" if left_out else ""
+        others = self.describe_others()
+        rest = f" (left out: {others})" if others else ""
         unknown = self.find_unknown()
         if unknown is not None:
             kind, glob_of_kind = unknown

@@ -59,6 +59,14 @@ def test_the_five_most_frequent_suffixes_of_a_folder_are_named(tmp_path, capsys)
     assert notes(capsys) == [f"{tmp_path}: 7 files of 7 are read: {kinds}"]
 
 
+def test_a_file_that_a_link_leads_to_is_counted_once(tmp_path, capsys):
+    write(tmp_path / "a.txt", b"caf\xe9 au lait\n")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    write(tmp_path / "c.txt", "text")
+    assert copied(tmp_path) == "text"
+    assert notes(capsys)[0] == f"{tmp_path}: 1 file of 2 is read"
+
+
 def test_a_folder_names_the_software_that_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "a.js", "x")
     write(tmp_path / "web/node_modules/b.js", "x")
