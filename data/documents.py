@@ -20,14 +20,13 @@ from data.columns import (
     value_text,
 )
 from data.kinds import PLAIN, TABLES, file_kind
-from data.notes import SHORT_ROW, Notes, look_at_start
+from data.notes import SHORT_ROW, TAG_NAMES, Notes, look_at_start
 from data.readers import NotUTF8, is_damaged, read_text, reading, split_documents
 from data.search import LeftOut, Search
 from data.tables import read_rows
 from errors import UserError
 
-# Tags of web pages, in the rows of a table.
-HTML_TAG = re.compile(r"</?(p|br|div|span|a|b|i|em|strong|ul|ol|li|h[1-6])\b[^<>]*>", re.IGNORECASE)
+HTML_TAG = re.compile(rf"</?({TAG_NAMES})\b[^<>]*>", re.IGNORECASE)
 ROWS_TRIED = 10_000  # rows that are read before a column without any text is refused
 
 

@@ -49,8 +49,15 @@ WITHOUT_LICENCE = (
 SHORT_ROW = 40  # characters: about eight words of English
 LEAST_ROWS = 100  # with text, in tables of which short ones are noted
 TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in angle brackets
-# How to have the rows of a table without the tags of web pages, which have no line breaks.
-WITHOUT_TAGS = "sed -E 's:</?[A-Za-z][A-Za-z0-9]*([ /][^<>]*)?>: :g' FILE > NEW"
+# The tags of web pages that are looked for in the rows of a table.
+TAG_NAMES = "p|br|div|span|a|b|i|em|strong|ul|ol|li|h[1-6]"
+# How to have the rows of a table without the tags of web pages, which have no line breaks. Some
+# programs write \u003c and \u003e in JSON for < and >, or <\/p>. No tag goes on over a quotation
+# mark that ends a text; those within a tag are \" in JSON, and "" in a CSV.
+WITHOUT_TAGS = (
+    r"sed -E 's:\\u003[cC]:<:g; s:\\u003[eE]:>:g; "
+    rf's:<(\\?/)?({TAG_NAMES})([ /]([^<>"\\]|\\.|"")*)?>: :gI'
+    "' FILE > NEW")
 # How to have a text without its images in base64, as Markdown of Google Docs has them.
 WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
 # How to have files of Markdown without front matter. The old ones have .bak behind their names.
@@ -58,8 +65,9 @@ WITHOUT_FRONT_MATTER = (
     r"perl -0777 -i.bak -pe 's/\A(?:\xef\xbb\xbf)?(---|\+\+\+)\s*\n.*?\n\1\s*\n//s' FILES")
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n[\w-]+ ?[:=].*\n(.*\n)*?\1[ \t]*\r?\n")
 # How to have lines without the date and time that they begin with.
-WITHOUT_TIMES = ("sed -E 's/^[][(0-9 ,./T-]*[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?Z?)?"
-                 "( ?[APap][Mm])?[])>]*[[:space:]]*//' FILE > NEW")
+WITHOUT_TIMES = ("sed -E 's/^[][(0-9 ,./T-]*[0-9]{1,2}:[0-9]{2}"
+                 "(:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+                 "( ?[APap]\\.?[Mm]\\.?)?[])>]*[[:space:]]*//' FILE > NEW")
 # A time of day, and no verse such as 3:16: with two digits before the colon, with seconds, with am
 # or pm, in brackets, or at the end of a line.
 TIME = re.compile(r"(?<![\d:.])([0-2]\d:[0-5]\d(?!\d)"

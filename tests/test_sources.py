@@ -27,6 +27,7 @@ import pytest
 from text_files import run_advised
 
 from data import documents, readers, sources
+from data.notes import WITHOUT_TAGS, WITHOUT_TIMES
 from data.sources import SOURCES, DataConfig, Files
 from errors import UserError
 
@@ -552,6 +553,28 @@ def test_tags_of_web_pages_in_rows_are_noted_and_dropped(tmp_path, capsys, name)
     new = command.replace("FILE", name).replace("NEW", f"new.{name}")
     subprocess.run(new, shell=True, cwd=tmp_path, check=True)
     assert texts(files=f"{tmp_path}/new.{name}") == ["It was.  See  this .", rows[1]]
+
+
+@pytest.mark.parametrize("line, expected", [
+    (r'{"text": "\u003cp\u003eHello\u003c/p\u003e"}', '{"text": " Hello "}'),
+    (r'{"text": "<p>Hello<\/p>"}', '{"text": " Hello "}'),
+    (r'{"text": "<a title=\"b > c\" x>"}', r'{"text": "  c\" x>"}'),
+    ('{"text": "<p>if a <x and c> d"}', '{"text": " if a <x and c> d"}'),
+    ('{"text": "if a <b and", "y": "c> d"}', '{"text": "if a <b and", "y": "c> d"}'),
+    ('text,"<P CLASS=""x"">it</P>",y', 'text," it ",y')])
+def test_the_command_drops_tags_within_a_text(tmp_path, line, expected):
+    (tmp_path / "FILE").write_text(line + "\n", encoding="utf-8")
+    subprocess.run(WITHOUT_TAGS, shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_text(encoding="utf-8") == expected + "\n"
+
+
+@pytest.mark.parametrize("line", [
+    "9:41 a.m. hi", "9:41 PM hi", "2020-12-31T21:41:05+02:00 hi", "2020-12-31T21:41:05.25Z hi",
+    "[21:41:05] hi", "31/12/20, 21:41 hi"])
+def test_the_command_drops_all_of_a_time(tmp_path, line):
+    (tmp_path / "FILE").write_text(line + "\n", encoding="utf-8")
+    subprocess.run(WITHOUT_TIMES, shell=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW").read_text(encoding="utf-8") == "hi\n"
 
 
 @pytest.mark.parametrize("text", ["a < b and c > d", "<ann@b.c> wrote", "<Prompt> it", "x <3 y"])
