@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, TypeVar
 
@@ -25,6 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
+from data.kinds import COMPRESSED, JSON_LINES, file_kind
 from data.search import LeftOut, list_names
 from data.sources import SOURCES, DataConfig, Source, StandardLibrary, name_text
 from data.tokenizer import MODEL_FILE, Tokenizer, open_tokenizer, tokenizer_files
@@ -122,9 +123,10 @@ def hold_out(
 
     With data.second_val that is the second one, and the first one is in neither.
     """
-    split = split_text(file, spans, hashes, source, config.val_fraction)
     if not config.second_val:
-        return split
+        return split_text(file, spans, hashes, source, config.val_fraction)
+    split = split_text(file, spans, hashes, source, config.val_fraction,
+                       held_out="the first validation split, which is left out,")
     # Inverted, so that `split_text` takes the largest hashes, not again the smallest.
     return split_text(file, split.train, ~split.train_hashes, source, config.val_fraction,
                       is_second=True)
@@ -247,11 +249,39 @@ def note_windows_lines(file: BinaryIO, source: Source) -> None:
     file.seek(0)
     beginning = file.read(1 << 20)
     if 2 * beginning.count(b"\r\n") > beginning.count(b"\n"):
-        source.say("note: lines of this text end in \\r\\n, as on Windows, and so will those that "
-                   "the model writes: tr -d '\\r' < FILE > NEW makes \\n of it")
+        end = r"\r\n"
+        place = "on Windows"
+        command = r"tr -d '\r' < FILE > NEW"
     elif beginning.count(b"\r") > beginning.count(b"\n"):
-        source.say("note: lines of this text end in \\r, as on old Macs, and so will those that "
-                   "the model writes: tr '\\r' '\\n' < FILE > NEW makes \\n of it")
+        end = r"\r"
+        place = "on old Macs"
+        command = r"tr '\r' '\n' < FILE > NEW"
+    else:
+        return
+    # In a line of JSON, they are spelled.
+    in_json = f"""jq -c 'walk(if type == "string" then gsub("{end}"; "\\n") else . end)'"""
+    source.say(f"note: lines of this text end in {end}, as {place}, and so will those that the "
+               f"model writes{advise_rewriting(source.names(), command, in_json)}")
+
+
+def advise_rewriting(names: Sequence[str], command: str, in_json: str) -> str:
+    """Return how to have the lines of these files end in \\n, for the end of a sentence.
+
+    command: that for plain text
+    in_json: that for .jsonl, without the names of the files
+
+    "" where no command does it for all, as for Parquet files.
+    """
+    kinds = {*map(file_kind, names)}
+    if not kinds or ".parquet" in kinds:
+        return ""
+    if kinds <= JSON_LINES:
+        command = f"{in_json} FILE > NEW"
+    elif kinds & JSON_LINES:
+        return ""
+    is_packed = any(PurePath(name.lower()).suffix in COMPRESSED for name in names)
+    unpacked = "in the unpacked file, " if is_packed else ""
+    return f": {unpacked}{command} makes \\n of it"
 
 
 def note_copies(
@@ -394,7 +424,7 @@ class DelayedBar(tqdm):
 
 def split_text(
     file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, source: Source, val_fraction: float,
-    is_second: bool = False,
+    held_out: str = "validation", is_second: bool = False,
 ) -> Split:
     """Divide the documents of a text between training and validation.
 
@@ -407,23 +437,24 @@ def split_text(
     3. The standard library is always divided by hashes: it has many documents, and those at its
        end are of another kind.
 
+    held_out: what a note calls the validation split
     is_second: the spans are what a first validation split has left, and their hashes are inverted
     """
     if not len(spans):
         raise UserError("no text is left for a second validation split: give more text, or leave "
                         "out --data.second_val")
     if len(spans) > 1:
-        held_out = draw_documents(hashes, val_fraction)
+        drawn = draw_documents(hashes, val_fraction)
         sizes = np.diff(spans)[:, 0]
-        share = sizes[held_out].sum() / sizes.sum()
+        share = sizes[drawn].sum() / sizes.sum()
         wanted = val_fraction
         whole = "the text"
         if is_second:
             wanted = val_fraction / (1 - val_fraction)  # as much as the first split, of less text
             whole = "what the first validation split leaves"
         if is_near(share, wanted) or isinstance(source, StandardLibrary):
-            return Split(spans[~held_out], spans[held_out], hashes[~held_out])
-        source.say(f"note: validation gets the end of {whole}, {val_fraction:.1%} of it: whole "
+            return Split(spans[~drawn], spans[drawn], hashes[~drawn])
+        source.say(f"note: {held_out} gets the end of {whole}, {val_fraction:.1%} of it: whole "
                    f"documents drawn at random would be {share:.1%}{source.advise_split()}")
     return hold_out_end(file, spans, hashes, val_fraction)
 

@@ -10,7 +10,7 @@ import platform
 import re
 import shlex
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -191,6 +191,10 @@ class Source:
         given. Raises UserError if the source is missing, empty, not UTF-8, or does not answer.
         """
         yield self.documents()
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the files whose text was read, where it is of files."""
+        return self.part_names
 
     def advise_split(self) -> str:
         """Return what to do where the end of the text that was read is held out; "" for nothing."""
@@ -393,6 +397,9 @@ class Url(Source):
         for line in notes.lines():
             self.say(line)
 
+    def names(self) -> Sequence[str]:
+        return [url_path(str(self.config.url))]
+
     def cached_path(self, url: str) -> Path:
         """Return where the file of an address is kept, with the suffixes that tell its kind."""
         name = PurePosixPath(url_path(url))
@@ -494,7 +501,7 @@ SOURCES: dict[str, type[Source]] = {
     "stdlib": StandardLibrary, "files": Files, "url": Url, "hub": Hub,
 }
 
-# Four sets of options that belong to a text, each smaller than the one before.
+# Four sets of options that belong to a text, each a part of TEXT_OPTIONS.
 # What a run with --init-from does not take over from its base if it has another text.
 TEXT_OPTIONS = {"data.source", *(f"data.{option}" for source in SOURCES.values()
                                  for option in source.options)}

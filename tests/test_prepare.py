@@ -1,18 +1,22 @@
 """Prepared data is true, split without leaks, made once, and never half there."""
 
+import gzip
 import io
 import json
 import os
 import random
 import re
 import shutil
+import subprocess
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
-from builders import parse_config, quick_for
+from builders import parse_config, quick_for, require_program
 from disk_faults import cut, file_size_limit, flip_a_bit
 
 import files
@@ -409,8 +413,11 @@ def test_two_splits_of_half_the_text_are_refused_unread(tmp_path):
 
 def test_a_note_on_the_second_split_says_of_what_it_is(tmp_path, capsys):
     prepare_documents(tmp_path, [words(1, 500), words(2, 500)], second_val=True)
+    said = capsys.readouterr().err
+    assert ("note: the first validation split, which is left out, gets the end of the text, 10.0% "
+            "of it" in said)
     assert ("note: validation gets the end of what the first validation split leaves, 10.0% of it"
-            in capsys.readouterr().err)
+            in said)
 
 
 @pytest.fixture(scope="module", params=[0.1, 0.45])
@@ -649,6 +656,38 @@ def test_lines_that_end_as_on_windows_are_noted(tmp_path, capsys, lines, noted):
     (tmp_path / "book.txt").write_text(words(1, 400) + "\n" + lines, encoding="utf-8", newline="")
     prepare(config(tmp_path / "book.txt"))
     assert (r"note: lines of this text end in \r\n" in capsys.readouterr().err) is noted
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_the_advice_on_line_ends_rewrites_them(tmp_path, capsys, name, end):
+    if name == "a.jsonl":
+        require_program("jq")
+    text = f"{words(1, 400)}{end}" + f"a line{end}" * 300
+    content = json.dumps({"text": text}) + "\n" if name == "a.jsonl" else text
+    (tmp_path / name).write_text(content, encoding="utf-8", newline="")
+    prepare(config(tmp_path / name))
+    (command,) = re.findall(r"model writes: (.*) makes \\n of it", capsys.readouterr().err)
+    command = command.replace("FILE", name).replace("NEW", f"new-{name}")
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    prepare(config(tmp_path / f"new-{name}"))
+    assert "lines of this text" not in capsys.readouterr().err
+
+
+WINDOWS_LINES = words(1, 400) + "a line\r\n" * 300
+
+
+def test_packed_lines_are_rewritten_unpacked(tmp_path, capsys):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(WINDOWS_LINES.encode()))
+    prepare(config(tmp_path / "a.txt.gz"))
+    assert r"the model writes: in the unpacked file, tr -d '\r' <" in capsys.readouterr().err
+
+
+def test_no_command_rewrites_the_lines_of_a_parquet_file(tmp_path, capsys):
+    table = pyarrow.table({"text": [WINDOWS_LINES]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    prepare(config(tmp_path / "a.parquet"))
+    assert "so will those that the model writes\n" in capsys.readouterr().err
 
 
 def test_notes_on_a_text_are_found_with_what_was_prepared(tmp_path):
