@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.sources import AUTO, TEXT_CHOICE
+from data.sources import AUTO, SOURCES, TEXT_CHOICE, TEXT_OPTIONS
 from errors import UserError
-from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
+from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config, named_source
 from model.encodings import POSITIONS
 
 Layer = dict[str, Any]
@@ -180,7 +180,18 @@ class Layers:
         self.choose_time(options)
         self.note_fitted(options)
         self.values |= options
+        self.forget_other_texts(options)
         self.kept.append(options)
+
+    def forget_other_texts(self, options: Mapping[str, Any]) -> None:
+        """Let the text that a layer names, if it does, be the only one in `values`."""
+        source = named_source(options)
+        if source not in SOURCES:
+            return
+        self.values["data.source"] = source
+        for name in TEXT_OPTIONS - {"data.source"}:
+            if name.removeprefix("data.") not in SOURCES[source].options:
+                self.values[name] = OPTIONS[name].default
 
     def choose_time(self, options: dict[str, Any]) -> None:
         """Let the steps or the minutes of a layer replace those of earlier layers."""

@@ -188,17 +188,21 @@ def complete_model(model: ModelConfig, data: DataConfig) -> ModelConfig:
     return model
 
 
+def named_source(values: Mapping[str, Any]) -> str | None:
+    """Return the source of the text that the options of one layer name, by dotted name, or None."""
+    for name in ("files", "url", "hub"):
+        if values.get(f"data.{name}"):
+            return name
+    return values.get("data.source")
+
+
 def forget_text(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     """Remove the options of another source from `merged`, if the next `layer` names a source.
 
     A layer with files needs no such removal: files replace any text, see `DataConfig`.
     """
-    values = dict(flatten(layer))
-    source = values.get("data.source")
-    for name in ("url", "hub"):
-        if values.get(f"data.{name}"):
-            source = name
-    if values.get("data.files") or source not in SOURCES:
+    source = named_source(dict(flatten(layer)))
+    if source == "files" or source not in SOURCES:
         return
     data = merged.get("data", {})
     data.pop("source", None)

@@ -21,6 +21,7 @@ from data.dataset import Prepared, label_text
 from data.search import resolve_files
 from data.sources import (
     AUTO,
+    SOURCES,
     TEXT_NAMES,
     TEXT_OPTIONS,
     TEXT_ORIGIN,
@@ -34,7 +35,7 @@ from files import may_be_in_name, sha256
 from gyre.compute import Compute
 from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
-from gyre.options import Config, TrainConfig, changed_options, make_config
+from gyre.options import Config, TrainConfig, changed_options, make_config, named_source
 from gyre.parser import Parser
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
@@ -236,6 +237,8 @@ def merge_layers(config_layers: list[Layer], given: Layer) -> Layer:
     """Return what is requested: the options of configuration files, and of the command line."""
     requested: Layer = {}
     for layer in (*config_layers, given):
+        if named_source(layer) is not None:
+            requested.pop("data.source", None)  # another text replaces it
         requested |= layer
     return requested
 
@@ -378,21 +381,45 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
                         "train.eval_interval": AUTO}
     if TrainConfig.sample_tokens >= saved.model.max_positions:  # the default does not fit into it
         inherited["train.sample_tokens"] = saved.model.max_positions // 2
+    from_run: Layer = {"init_from": str(run.path), "model": inherit_model(saved, requested, given)}
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if not run.is_imported:
         text = run.resolve_text_paths(saved.data)
         shares = shares_text(run, text, requested)
-        data = inherit_data(text, requested, shares)
         if not any(name in requested for name in TEXT_ORIGIN):
             check_text(run, text)
-        if shares and "data.val_fraction" not in requested:
+        inherited["data"] = inherit_data(text, requested, shares)
+        if shares:
+            from_run["data"] = keep_division(text, requested)
+        if shares and not is_share_asked(config_layers, given):
             pinned["data.val_fraction"] = saved.data.val_fraction
-        inherited["data"] = data
-    from_run = {"init_from": str(run.path), "model": inherit_model(saved, requested, given)}
-    # Each layer overrides those before it. A configuration file can change what is inherited. The
-    # command line can also change what `check_given` allows of the model. Nothing is over `pinned`.
-    return make_draft(inherited, *config_layers, from_run, given, pinned)
+    # Each layer overrides those before it. A configuration file can change what is inherited, but
+    # not what is in `from_run`. The command line can also change that, and what `check_given`
+    # allows of the model. Nothing is over `pinned`.
+    without_model = [{option: value for option, value in layer.items()
+                      if not option.startswith("model.")} for layer in config_layers]
+    return make_draft(inherited, *without_model, from_run, given, pinned)
+
+
+def keep_division(saved: DataConfig, requested: Layer) -> dict[str, Any]:
+    """Return how the text of another run was read and divided into documents, where the new run
+    shares that text and nothing else is requested.
+
+    A file that names a text of its own, as small.yaml does, removes what is inherited of it.
+    """
+    source = "files" if requested.get("data.files") else saved.source
+    return {option: getattr(saved, option) for option in SOURCES[source].options
+            if f"data.{option}" not in (*requested, *TEXT_ORIGIN)}
+
+
+def is_share_asked(config_layers: list[Layer], given: Layer) -> bool:
+    """Return whether a share of the text is asked for: by the command line, or by a file that does
+    not name a text of its own, for which its share would be."""
+    if "data.val_fraction" in given:
+        return True
+    return any("data.val_fraction" in layer and named_source(layer) is None
+               for layer in config_layers)
 
 
 def inherit_model(saved: Config, requested: Layer, given: Layer) -> dict[str, Any]:

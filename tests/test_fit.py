@@ -78,6 +78,16 @@ def test_the_same_text_named_again_changes_nothing():
     assert fitted(SMALL | HUNDREDTH | MINE, MINE) == set()
 
 
+def test_the_text_of_a_file_in_between_makes_the_first_one_another():
+    """The numbers of a file that names a text are for that one, whatever was named before."""
+    standard = SMALL | HUNDREDTH | {"data.source": "stdlib"}
+    assert fitted(MINE, standard, MINE) == ALL
+    assert fitted(standard, {"data.source": "stdlib"}) == set()
+    address = SMALL | HUNDREDTH | {"data.url": "https://example.org/a.txt"}
+    assert fitted(address, {"data.source": "stdlib"}) == ALL
+    assert fitted(address, address) == set()
+
+
 def test_auto_is_chosen_with_the_configurations_own_text_too():
     draft = make_draft(SMALL, {"train.steps": "auto"})
     assert draft.fitted == {"train.steps"} and draft.config.train.steps == 1350

@@ -335,6 +335,31 @@ def test_a_fine_tuning_holds_out_the_share_of_its_base(of_lines, workdir, monkey
     assert "data.val_fraction" not in draft.fitted
 
 
+def test_a_file_with_a_text_of_its_own_changes_no_division(of_lines, workdir):
+    """Its share, and that it has no separator, are for its own text."""
+    file = f"--data.files={workdir / 'text.txt'}"
+    draft = start("--init-from", of_lines, file, "--config", "tiny.yaml").draft
+    assert draft.config.data.separator == "\n"
+    assert draft.config.data.val_fraction == 0.05
+    assert {"data.seq_len", "train.steps"} <= draft.fitted
+    assert "data.val_fraction" not in draft.fitted
+
+
+def test_a_separator_of_a_file_without_a_text_counts(of_lines, tmp_path):
+    file = tmp_path / "other.yaml"
+    file.write_text("{data: {separator: '%', val_fraction: 0.2}}", encoding="utf-8")
+    data = start("--init-from", of_lines, "--config", file).config.data
+    assert (data.separator, data.val_fraction) == ("%", 0.2)
+
+
+def test_a_scaling_of_a_file_is_ignored_as_its_model_is(base, tmp_path):
+    file = tmp_path / "scaled.yaml"
+    file.write_text("model: {rope_scaling: {type: linear, factor: 8}}", encoding="utf-8")
+    assert start("--init-from", base, "--config", file).config.model.rope_scaling is None
+    with pytest.raises(UserError, match="factor"):
+        start("--init-from", base, "--config", file, "--model.rope_scaling.type", "yarn")
+
+
 def test_a_copy_of_a_text_that_is_gone_is_known(base, workdir, tmp_path):
     """The base has one file, whose hash is that of its text."""
     saved = replace(read_config(base / "config.yaml").data, files=["gone.txt"])
