@@ -29,10 +29,11 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 
 import json
 import math
+import os
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -277,12 +278,26 @@ def watching(folder: Path) -> Iterator[None]:
     It replaces an error of what is read, and no Ctrl-C.
     """
     inode = read_inode(folder)
-    try:
+    with held_open(folder):
+        try:
+            yield
+        except Exception as error:
+            check_inode(folder, inode, error)
+            raise
+        check_inode(folder, inode)
+
+
+@contextmanager
+def held_open(folder: Path) -> Iterator[None]:
+    """Keep a folder open, if it is there, so that no other one gets its inode when it is removed.
+
+    Windows cannot open folders, and does not remove what is read.
+    """
+    with ExitStack() as closing:
+        if os.name != "nt":
+            with suppress(FileNotFoundError):
+                closing.callback(os.close, os.open(folder, os.O_RDONLY))
         yield
-    except Exception as error:
-        check_inode(folder, inode, error)
-        raise
-    check_inode(folder, inode)
 
 
 def check_inode(folder: Path, inode: int | None, cause: Exception | None = None) -> None:

@@ -305,6 +305,15 @@ def test_a_reader_of_several_files_learns_of_a_save(tmp_path):
         save(checkpoints, "last", 2)
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="lists open folders")
+def test_a_folder_that_is_read_keeps_its_inode(tmp_path):
+    """It is held open. Else a folder of a later save might get its inode, and look like it."""
+    checkpoints = saved(tmp_path, 1)
+    with checkpoints.open("last") as folder:
+        held = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_dir()]
+    assert str(folder) in held
+
+
 def test_a_reader_of_best_finds_a_save_that_just_ended(tmp_path, monkeypatch):
     """The save finishes after the reader has asked for .best."""
     checkpoints = saved(tmp_path, 1)
