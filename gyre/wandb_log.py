@@ -59,8 +59,9 @@ class WandbThread(threading.Thread):
         self.queue: queue.SimpleQueue[tuple[int, dict[str, Any]] | int] = queue.SimpleQueue()
 
     def log(self, point: dict[str, Any]) -> None:
-        """Hand over a point of metrics.jsonl. Tokens are wandb's step."""
-        if self.is_alive():
+        """Hand over a point of metrics.jsonl. Tokens are wandb's step, so a damaged point that has
+        none is left out."""
+        if self.is_alive() and type(point.get("tokens")) is int:
             values = {name: value for name, value in point.items() if name not in AXES}
             self.queue.put((point["tokens"], values))
 

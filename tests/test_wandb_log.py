@@ -113,6 +113,16 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert summary["val/loss"] == {"min": 2} and summary["val/bpb"] == {"min": 1 / 12}
 
 
+def test_a_damaged_point_is_not_handed_over(monkeypatch):
+    """A changed byte in metrics.jsonl is no reason not to resume a run."""
+    thread = wandb_log.WandbThread(wandb_log.LogConfig(), "name", "id", {})
+    monkeypatch.setattr(thread, "is_alive", lambda: True)
+    thread.log({"step": 1, "tokenz": 96, "train/loss": 2.0})
+    thread.log({"step": 2, "tokens": 192, "train/loss": 1.5})
+    assert thread.queue.get_nowait() == (192, {"train/loss": 1.5})
+    assert thread.queue.empty()
+
+
 def resume(run, step, mode="offline"):
     """Go on with a run behind this step, to step 9."""
     resumed = RunDir.open(run.path)
