@@ -25,7 +25,13 @@ NAMES = {"run": "--run", "runs": "RUN", "source": "FROM", "target": "OUT", "conf
          "given.name": "--name", "given.log.runs": "--log.runs",
          "given.data.files": "--data.files", "given.data.prepared": "--data.prepared",
          "given.data.tokenizer": "--data.tokenizer", "given.data.url": "--data.url",
-         "given.data.hub": "--data.hub", "plot": "--plot", "json": "--json"}
+         "given.data.hub": "--data.hub", "plot": "--plot", "json": "--json",
+         "beside": "--beside", "baseline": "--baseline", "scheduler": "--scheduler"}
+
+
+def with_underscores(option: str) -> str:
+    """Return an option with _ for each - behind the two at its start: both may be written."""
+    return option[:2] + option[2:].replace("-", "_")
 
 
 def refuse_empty_names(values: Mapping[str, Any]) -> None:
@@ -164,10 +170,7 @@ class Parser(argparse.ArgumentParser):
         """
         spellings: dict[str, argparse.Action] = {}
         for name, action in self._option_string_actions.items():
-            dashes = name[:2]
-            stem = name[2:]
-            spellings[dashes + stem.replace("_", "-")] = action
-            spellings[dashes + stem.replace("-", "_")] = action
+            spellings[with_underscores(name)] = action
         words: list[str] = []
         rest = deque(argv)
         while rest:
@@ -175,10 +178,10 @@ class Parser(argparse.ArgumentParser):
             if word == "--":  # no options behind it
                 return [*words, word, *rest]
             name, equals, value = word.partition("=")
-            if name not in spellings:
+            if with_underscores(name) not in spellings:
                 words.append(word)
                 continue
-            action = spellings[name]
+            action = spellings[with_underscores(name)]
             name = action.option_strings[-1]
             is_flag = action.nargs == 0
             if is_flag and equals:

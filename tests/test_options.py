@@ -389,7 +389,8 @@ def mistake(*argv, parser=None):
 
 
 @pytest.mark.parametrize("option", [
-    "--train.batch_size", "--train.batch-size", "--train.micro-batch-size"])
+    "--train.batch_size", "--train.batch-size", "--train.micro-batch-size",
+    "--train.micro-batch_size"])
 def test_dashes_and_underscores_of_dotted_options_are_the_same(option):
     given = Parser(config=True).parse_args([option, "7"]).given
     assert given == {option[2:].replace("-", "_"): 7}
@@ -881,6 +882,8 @@ def test_seq_len_0_is_refused_by_its_own_name():
     (train, ["--config", "tiny.yaml", "--data.prepared", ""], "--data.prepared"),
     (train, ["--config", "tiny.yaml", "--data.tokenizer", ""], "--data.tokenizer"),
     (train, ["--data.url="], "--data.url"), (train, ["--data.hub="], "--data.hub"),
+    (ablate, ["--beside", ""], "--beside"), (ablate, ["--baseline="], "--baseline"),
+    (ablate, ["--scheduler", ""], "--scheduler"),
     (evaluate, ["run", "--plot="], "--plot"), (evaluate, ["run", "--json="], "--json"),
     (generate, ["--run", "", "--prompt", "a"], "--run"), (evaluate, [""], "RUN"),
     (export, ["", "OUT", "--to", "hf"], "FROM"), (export, ["run", "", "--to", "hf"], "OUT")])
