@@ -427,7 +427,7 @@ def choose_context(model: Model) -> int:
     length = model.config.data.seq_len
     if not model.run.is_imported:
         return length
-    # The import has set seq_len to the number of positions of the model.
+    # The import has set seq_len to the number of positions of the model, without its scaling.
     context = min(length, MOST_IMPORTED_CONTEXT)
     reason = "as its configuration says, which need not be the length of its training rows"
     if context < length:

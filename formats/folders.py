@@ -171,8 +171,10 @@ def create_imported_run(
     model = foreign.model
     scaling = model.rope_scaling
     # No file says how long the rows of the training were, and data.seq_len has to be a number: the
-    # length before scaling stands in.
-    original_length = model.max_positions if scaling is None else scaling.original_positions
+    # length before scaling stands in, as far as the model goes.
+    original_length = model.max_positions
+    if scaling is not None:
+        original_length = min(original_length, scaling.original_positions)
     origin = {"from": str(foreign.source)}
     if license_name is not None:
         origin["license"] = license_name

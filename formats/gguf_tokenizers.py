@@ -148,6 +148,8 @@ def to_sentencepiece(theirs: dict[str, Any], ids: dict[str, int]) -> bytes:
     """The sentencepiece file of a tokenizer with these fields and special ids."""
     tokens = theirs["tokens"]
     scores = theirs.get("scores", [])
+    if "" in tokens:
+        raise ValueError(f"the token {tokens.index('')} of the tokenizer is empty")
     if len(scores) != len(tokens):
         raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(scores)} scores")
     types = dict(enumerate(theirs["token_type"]))

@@ -177,13 +177,18 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
     """The tokenizer.json of a `tokenizers` object, with texts that begin with these ids."""
-    from tokenizers.processors import TemplateProcessing
-
-    front = [(theirs.id_to_token(i), i) for i in prefix_ids]
-    begin = [text for text, _ in front]
-    theirs.post_processor = TemplateProcessing(
-        single=[*begin, "$A"], pair=[*begin, "$A", "$B:1"], special_tokens=front)
-    return json.loads(theirs.to_str())
+    described = json.loads(theirs.to_str())
+    texts = {i: theirs.id_to_token(i) for i in prefix_ids}
+    front = [{"SpecialToken": {"id": texts[i], "type_id": 0}} for i in prefix_ids]
+    first = {"Sequence": {"id": "A", "type_id": 0}}
+    second = {"Sequence": {"id": "B", "type_id": 1}}
+    # The constructor of TemplateProcessing would read ":" and "$" in a text as signs of its own.
+    described["post_processor"] = {
+        "type": "TemplateProcessing", "single": [*front, first], "pair": [*front, first, second],
+        "special_tokens": {text: {"id": text, "ids": [i], "tokens": [text]}
+                           for i, text in sorted(texts.items(), key=lambda item: item[1])},
+    }
+    return described
 
 
 def _merges(scores: dict[str, float], ids: dict[str, int]) -> list[tuple[str, str]]:
@@ -247,10 +252,10 @@ def pack_pieces(
     proto = ModelProto()
     for i, kind in types.items():
         text = texts.get(i, f"[PAD{i}]")
-        if kind == NORMAL:
-            proto.pieces.add(piece=text.replace(" ", SPACE), score=scores[text], type=kind)
-        else:
-            proto.pieces.add(piece=text, score=0.0, type=kind)
+        score = scores[text] if kind == NORMAL else 0.0
+        if kind in (NORMAL, USER_DEFINED):  # found in a text, in which spaces are SPACE
+            text = text.replace(" ", SPACE)
+        proto.pieces.add(piece=text, score=score, type=kind)
     spec = proto.trainer_spec
     spec.model_type = 2  # BPE
     spec.byte_fallback = True

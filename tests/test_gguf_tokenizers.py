@@ -181,6 +181,39 @@ def test_what_gives_other_ids_is_refused(changes, words, tmp_path):
         write_tokenizer(byte_level_fields(**changes), tmp_path)
 
 
+def test_a_user_defined_piece_with_a_space_is_found_in_a_text(tmp_path):
+    """llama.cpp's converter writes it with an ordinary space."""
+    run = make_run(tmp_path)
+    fields = to_gguf_fields(run.path, open_tokenizer(run.path), VOCAB)
+    fields["tokenizer.ggml.tokens"].append("New York")
+    fields["tokenizer.ggml.scores"].append(0.0)
+    fields["tokenizer.ggml.token_type"].append(4)
+    tokenizer = written(tmp_path, fields)
+    ids = tokenizer.encode("a New York b")
+    assert VOCAB in ids
+    assert tokenizer.decode(ids) == "a New York b"
+
+
+def test_an_empty_token_is_named(tmp_path):
+    run = make_run(tmp_path)
+    fields = to_gguf_fields(run.path, open_tokenizer(run.path), VOCAB)
+    fields["tokenizer.ggml.tokens"][280] = ""
+    with pytest.raises(ValueError, match="the token 280 of the tokenizer is empty"):
+        write_tokenizer(fields, tmp_path)
+
+
+@pytest.mark.parametrize("bos", ["<bos:1>", "$BOS", "<bos>"])
+def test_the_token_that_begins_texts_may_have_any_name(bos, tmp_path):
+    """TemplateProcessing of `tokenizers` takes a colon and a dollar for signs of its own."""
+    fields = byte_level_fields(add_bos_token=True)
+    fields["tokenizer.ggml.tokens"][BOS] = bos
+    write_tokenizer(fields, tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert theirs.encode("a").ids == [BOS, A]
+    assert theirs.encode("a", "a").ids == [BOS, A, A]
+    assert theirs.encode("a", "a").type_ids == [0, 0, 1]
+
+
 def test_more_tokens_than_embeddings_are_refused(tmp_path):
     fields = byte_level_fields()
     fields["tokenizer.ggml.tokens"].append("<more>")

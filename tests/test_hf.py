@@ -277,7 +277,9 @@ def test_a_params_json_beside_config_json_is_not_read(tmp_path):
 @pytest.mark.parametrize("rope, seq_len", [
     ({"rope_type": "default", "rope_theta": 1e4}, 64),
     ({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}, 64),
-    ({"rope_type": "yarn", **BEFORE, "rope_theta": 1e4}, 16)])
+    ({"rope_type": "yarn", **BEFORE, "rope_theta": 1e4}, 16),
+    ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8192,
+      "rope_theta": 1e4}, 64)])
 def test_training_rows_are_as_long_as_before_scaling(rope, seq_len, tmp_path):
     folder = their_folder(tmp_path, rope_parameters=rope)
     run = export_to("run", folder, tmp_path / "ours")
