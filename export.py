@@ -45,7 +45,8 @@ READERS = {"ollama": "gguf", "llama.cpp": "gguf", "llamacpp": "gguf", "lmstudio"
            "transformers": "hf", "huggingface": "hf", "vllm": "hf",
            "mlx": "hf", "wllama": "web"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
-LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # q8_0: 127 times a scale in f16
+# The largest weight that each holds. q8_0: 127 times a scale in f16.
+LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504, "bf16": 255 * 2.0**120}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -154,8 +155,10 @@ def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None
         stays_float32 = layout == "gguf" and weight.ndim == 1
         limit = math.inf if stays_float32 else LARGEST.get(dtype, math.inf)
         if largest > limit:
-            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
-                            f"to {limit:,.0f}: choose bf16 or f32")
+            reach = f"{limit:.5g}" if dtype == "bf16" else f"{limit:,.0f}"
+            wider = "f32" if largest > LARGEST["bf16"] else "bf16 or f32"
+            raise UserError(f"{name} of {source} holds {largest:.5g}, and --dtype {dtype} reaches "
+                            f"to {reach}: choose {wider}")
 
 
 def note_length(run: Exported) -> None:

@@ -199,10 +199,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without bos or eos. UserError where it has no UTF-8 form."""
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"the text has no UTF-8 form: {error}") from error
+        require_utf8(text)
         return self.encode_batch([text])[0]
 
     def encode_prompt(self, text: str) -> list[int]:
@@ -363,6 +360,14 @@ class JsonTokenizer(Tokenizer):
         """Like `encode`, on all cores."""
         rows = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in rows]
+
+
+def require_utf8(text: str) -> None:
+    """Raise UserError for a text that has no UTF-8 form."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"the text has no UTF-8 form: {error}") from error
 
 
 def none_if_negative(i: int) -> int | None:

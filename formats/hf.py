@@ -232,9 +232,10 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
 def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     """The fields of ModelConfig about positions, from any spelling of config.json (`to_rope`).
 
-    Raises ValueError where versions of transformers would read different rotations, with one
-    exception. For yarn the stated factor is taken, as by transformers 5, whatever the lengths are:
-    that 4.53 takes their ratio instead was a mistake, and such files are common.
+    Raises ValueError where versions of transformers would read different rotations, with two
+    exceptions, which are read as by transformers 5. Version 4 does not read a table that is called
+    rope_parameters, if that stands alone. For yarn the stated factor is taken, whatever the lengths
+    are: that 4.53 takes their ratio instead was a mistake, and such files are common.
     """
     tables = {name: read_table(config[name]) for name in ("rope_scaling", "rope_parameters")
               if config.get(name)}
@@ -260,7 +261,8 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
 def read_theta(config: dict[str, Any], tables: dict[str, dict[str, Any]]) -> float:
     """The base of RoPE, by a config.json or one of its tables of RoPE; by default 10000.
 
-    Raises ValueError where versions of transformers would read different ones.
+    Raises ValueError where versions of transformers would read different ones, unless there is
+    rope_parameters alone.
     """
     parts = {"config.json": config, **tables}
     thetas = {where: part["rope_theta"] for where, part in parts.items()

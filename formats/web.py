@@ -66,11 +66,13 @@ def refuse_too_large(size: int) -> None:
 def write_folder(exported: Exported, folder: Path, dtype: str) -> None:
     """Write index.html, the model and, if npm is there, wllama.
 
-    Raises UserError as `gguf.write_file` does, and if npm brings other files than the pinned ones.
+    Raises UserError as `gguf.write_file` does, for a file that the page could not load, and if npm
+    brings other files than the pinned ones.
     """
     folder.mkdir(parents=True)
     file = folder / MODEL
     gguf.write_file(exported, file, dtype)
+    refuse_too_large(file.stat().st_size)  # with the tokenizer, which no estimate had
     missing = fetch_wllama(folder)
     if missing is None:
         base = "."

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from data.tokenizer import Tokenizer, open_tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer, require_utf8
 from errors import UserError, did_you_mean, say
 from gyre.checkpoint import Convert, weight_shapes
 from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
@@ -102,6 +102,10 @@ class Trained:
         if stop == "":  # a value that was left empty; in a list, "" is a mistake
             stop = []
         stops = [stop] if isinstance(stop, str) else [*stop]
+        for text in stops:
+            if not isinstance(text, str):
+                raise TypeError(f"stop must be text or several texts, not {text!r}")
+            require_utf8(text)
         if "" in stops:
             raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)

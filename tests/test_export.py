@@ -153,6 +153,12 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, name, dtype, reach, tmp
                    f", and --dtype {dtype} reaches to {reach}", options=["--dtype", dtype])
 
 
+def test_a_weight_that_bfloat16_would_make_infinite_is_refused(tmp_path, capsys):
+    run = run_with(tmp_path, "norm.weight", 3.4e38)
+    assert_refused(capsys, "hf", run, tmp_path / "out", "norm.weight", "holds 3.4e+38, and",
+                   "--dtype bf16 reaches to 3.3895e+38: choose f32", options=["--dtype", "bf16"])
+
+
 def test_a_vector_may_be_large_in_a_gguf(tmp_path):
     """It stays float32 there."""
     run = run_with(tmp_path, "norm.weight", -1e6)

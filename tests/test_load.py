@@ -101,6 +101,15 @@ def test_a_text_ends_before_a_stop_string(others, model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=iter([text[5:9], *others])) == text[:5]
 
 
+@pytest.mark.parametrize("stop, error, words", [
+    ([1], TypeError, "stop must be text or several texts, not 1"),
+    (b"ab", TypeError, "stop must be text or several texts, not 97"),
+    (["\ud800"], UserError, "no UTF-8 form")])
+def test_a_stop_that_is_no_text_is_refused(model, stop, error, words):
+    with pytest.raises(error, match=words):
+        model.generate(PROMPT, stop=stop)
+
+
 def test_a_stop_string_may_be_given_alone(model, text):
     assert model.generate(PROMPT, **OPTIONS, stop=text[5:9]) == text[:5]
 

@@ -105,6 +105,14 @@ def test_a_model_larger_than_wllama_reads_is_refused(tmp_path, capsys, monkeypat
                    "wllama, which runs it in the page, reads files up to", "--to gguf")
 
 
+def test_a_model_whose_tokenizer_makes_it_too_large_is_refused(tmp_path, capsys, monkeypatch):
+    run = make_run(tmp_path).path
+    weights = sum(weight.numel() for weight in RunDir.open(run).checkpoints.load_weights().values())
+    monkeypatch.setattr(web, "MOST_BYTES", 4 * weights)
+    assert_refused(capsys, "web", run, tmp_path / "out", "reads files up to",
+                   options=["--dtype", "f32"])
+
+
 def test_a_model_of_all_bytes_that_wllama_reads_is_taken():
     web.refuse_too_large(2_147_483_648)
 
