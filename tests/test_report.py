@@ -761,6 +761,29 @@ def test_results_md_has_the_rivals(studies, label, arm):
     assert cells in rows("docs/results.md", f"`{label}`")
 
 
+def test_the_notes_say_what_a_larger_input_gains(studies):
+    """A control on four seeds, whose records stand beside those of the study."""
+    study = studies["what-where"]
+    gains = []
+    shares = []
+    for place, tokens in enumerate(study.horizons):
+        rope = {seed: study.losses("rope", tokens)[seed] for seed in range(4)}
+        control = {}
+        for seed in rope:
+            file = ROOT / "studies" / "what-where" / "root2" / f"rope_root2-s{seed}.json"
+            control[seed] = read_sealed(file, "")["horizons"][place]["loss"]
+        gain = stats.paired(rope, control)
+        low, high = gain.interval
+        gains.append(f"{gain.mean:.3f} [{low:.3f}, {high:.3f}]")
+        lead = stats.paired(rope, study.losses("rope_sin_qk", tokens)).mean
+        shares.append((f"{lead:.3f}", f"{100 * gain.mean / lead:.0f}"))
+    (first_lead, first), (second_lead, second) = shares
+    said = words("studies/what-where/notes.md")
+    assert (f"is ahead of RoPE by {gains[0]} after 1.05 M tokens and by {gains[1]} after 2.10 M, "
+            f"on seeds 0 to 3. On these, `rope_sin_qk` leads by {first_lead} and {second_lead}, so "
+            f"the larger input has {first} and {second} % of that") in said
+
+
 def test_results_md_says_that_the_two_best_are_not_told_apart(studies):
     both, nope = studies["what-where-long"], studies["interleaved-long"]
     tokens = both.horizons[-1]
