@@ -131,7 +131,6 @@ def importing(module: str) -> Iterator[None]:
     another module imports the command, nothing is different.
     """
     if module != "__main__":
-        interrupts.raise_on_interrupt()
         yield
         return
     spare_busy_cores()

@@ -20,12 +20,16 @@ def exit_at_once(number: int, frame: object) -> None:
     os._exit(130)
 
 
+COMMANDS = ("ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", "train.py")
+
+
 def is_command() -> bool:
-    """Return whether Python runs a file of this folder, and not another program that imports it."""
+    """Return whether Python runs one of the commands, and not another program that imports them."""
     main = getattr(sys.modules["__main__"], "__file__", None)
     if main is None:  # a notebook, or an interactive Python
         return False
-    return os.path.dirname(os.path.abspath(main)) == os.path.dirname(__file__)
+    folder, name = os.path.split(os.path.realpath(main))
+    return name in COMMANDS and folder == os.path.dirname(os.path.realpath(__file__))
 
 
 def exit_on_interrupt() -> None:

@@ -236,16 +236,18 @@ def test_importing_a_command_as_a_module_changes_no_handler(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_program_in_this_folder_that_imports_a_command_keeps_ctrl_c():
-    interrupts.exit_on_interrupt()
-    with importing("train"):
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_a_command_that_another_one_imports_leaves_its_handler():
+    """ablate.py imports train.py in the middle of its own imports."""
+    with importing("__main__"), importing("train"):
+        assert signal.getsignal(signal.SIGINT) is interrupts.exit_at_once
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("file, expected", [
-    (ROOT / "train.py", True), (ROOT / ".venv" / "bin" / "pytest", False), (None, False)])
+    (ROOT / "train.py", True), (ROOT / "mine.py", False),
+    (ROOT / ".venv" / "bin" / "pytest", False), (None, False)])
 def test_ctrl_c_belongs_to_the_commands_only(file, expected, monkeypatch):
-    """Not to a notebook, which has no file, and not to programs elsewhere."""
+    """Not to a notebook, which has no file, and not to programs that import what they need."""
     main = SimpleNamespace() if file is None else SimpleNamespace(__file__=str(file))
     monkeypatch.setitem(sys.modules, "__main__", main)
     assert interrupts.is_command() == expected
