@@ -237,9 +237,24 @@ def merge_layers(config_layers: list[Layer], given: Layer) -> Layer:
     """Return what is requested: the options of configuration files, and of the command line."""
     requested: Layer = {}
     for layer in (*config_layers, given):
-        if named_source(layer) is not None:
-            requested.pop("data.source", None)  # another text replaces it
+        source = named_source(layer)
+        if source in SOURCES:  # the text replaces another one
+            for name in TEXT_OPTIONS:
+                if name.removeprefix("data.") not in SOURCES[source].options:
+                    requested.pop(name, None)
         requested |= layer
+    return requested
+
+
+def merge_for_text(config_layers: list[Layer], given: Layer) -> Layer:
+    """Return what is requested, without a file whose text is replaced by a later one: its column,
+    separator and share are for its own text."""
+    layers = [*config_layers, given]
+    naming = [layer for layer in layers if named_source(layer) is not None]
+    requested: Layer = {}
+    for layer in layers:
+        if named_source(layer) is None or layer is naming[-1]:
+            requested |= layer
     return requested
 
 
@@ -390,9 +405,10 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
         if not any(name in requested for name in TEXT_ORIGIN):
             check_text(run, text)
         inherited["data"] = inherit_data(text, requested, shares)
+        asked = merge_for_text(config_layers, given)
         if shares:
-            from_run["data"] = keep_division(text, requested)
-        if shares and not is_share_asked(config_layers, given):
+            from_run["data"] = keep_division(text, asked)
+        if shares and "data.val_fraction" not in asked:
             pinned["data.val_fraction"] = saved.data.val_fraction
     # Each layer overrides those before it. A configuration file can change what is inherited, but
     # not what is in `from_run`. The command line can also change that, and what `check_given`
@@ -402,24 +418,15 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
     return make_draft(inherited, *without_model, from_run, given, pinned)
 
 
-def keep_division(saved: DataConfig, requested: Layer) -> dict[str, Any]:
+def keep_division(saved: DataConfig, asked: Layer) -> dict[str, Any]:
     """Return how the text of another run was read and divided into documents, where the new run
-    shares that text and nothing else is requested.
+    shares that text and nothing else is asked of it (`merge_for_text`).
 
     A file that names a text of its own, as small.yaml does, removes what is inherited of it.
     """
-    source = "files" if requested.get("data.files") else saved.source
+    source = "files" if asked.get("data.files") else saved.source
     return {option: getattr(saved, option) for option in SOURCES[source].options
-            if f"data.{option}" not in (*requested, *TEXT_ORIGIN)}
-
-
-def is_share_asked(config_layers: list[Layer], given: Layer) -> bool:
-    """Return whether a share of the text is asked for: by the command line, or by a file that does
-    not name a text of its own, for which its share would be."""
-    if "data.val_fraction" in given:
-        return True
-    return any("data.val_fraction" in layer and named_source(layer) is None
-               for layer in config_layers)
+            if f"data.{option}" not in (*asked, *TEXT_ORIGIN)}
 
 
 def inherit_model(saved: Config, requested: Layer, given: Layer) -> dict[str, Any]:

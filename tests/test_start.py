@@ -345,6 +345,32 @@ def test_a_file_with_a_text_of_its_own_changes_no_division(of_lines, workdir):
     assert "data.val_fraction" not in draft.fitted
 
 
+def test_a_share_and_separator_of_a_file_for_this_text_count(of_lines, workdir, tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text(f"data: {{files: [{workdir / 'text.txt'}], val_fraction: 0.2, separator: '%'}}",
+                    encoding="utf-8")
+    data = start("--init-from", of_lines, "--config", file).config.data
+    assert (data.separator, data.val_fraction) == ("%", 0.2)
+
+
+def test_a_separator_of_a_file_for_another_text_does_not_count(of_lines, workdir, tmp_path):
+    file = tmp_path / "other.yaml"
+    file.write_text("data: {files: [corpus.txt], val_fraction: 0.2, separator: '%'}",
+                    encoding="utf-8")
+    data = start("--init-from", of_lines, "--config", file,
+                 f"--data.files={workdir / 'text.txt'}").config.data
+    assert (data.separator, data.val_fraction) == ("\n", 0.05)
+
+
+def test_a_text_that_a_later_file_replaces_is_not_shared(of_lines, workdir, tmp_path):
+    file = tmp_path / "first.yaml"
+    file.write_text(f"data: {{files: [{workdir / 'text.txt'}]}}", encoding="utf-8")
+    later = tmp_path / "later.yaml"
+    later.write_text("data: {source: stdlib}", encoding="utf-8")
+    data = start("--init-from", of_lines, "--config", file, "--config", later).config.data
+    assert (data.source, data.files, data.separator) == ("stdlib", None, None)
+
+
 def test_a_separator_of_a_file_without_a_text_counts(of_lines, tmp_path):
     file = tmp_path / "other.yaml"
     file.write_text("{data: {separator: '%', val_fraction: 0.2}}", encoding="utf-8")
