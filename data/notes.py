@@ -53,10 +53,10 @@ TAGGED_SHARE = 0.1  # of the rows; a note on less would name a few addresses in 
 TAG_NAMES = "p|br|div|span|a|b|i|em|strong|ul|ol|li|h[1-6]"
 # How to have the rows of a table without the tags of web pages, which have no line breaks. Some
 # programs write \u003c and \u003e in JSON for < and >, or <\/p>. No tag goes on over a quotation
-# mark that ends a text; those within a tag are \" in JSON, and "" in a CSV.
+# mark that ends a text; those within a tag are \" in JSON, "" in a CSV, or behind an =.
 WITHOUT_TAGS = (
-    r"sed -E 's:\\u003[cC]:<:g; s:\\u003[eE]:>:g; "
-    rf's:<(\\?/)?({TAG_NAMES})([ /]([^<>"\\]|\\.|"")*)?>: :gI'
+    r"sed -E 's:(^|[^\\])\\u003[cC]:\1<:g; s:(^|[^\\])\\u003[eE]:\1>:g; "
+    rf's:<(\\?/)?({TAG_NAMES})(([ /]|\\/)([^<>"\\]|\\.|""|="[^"<>]*")*)?>: :gI'
     "' FILE > NEW")
 # How to have a text without its images in base64, as Markdown of Google Docs has them.
 WITHOUT_IMAGES = r"sed -E 's/;base64,[A-Za-z0-9+/=]+//g' FILE > NEW"
@@ -66,7 +66,7 @@ WITHOUT_FRONT_MATTER = (
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n[\w-]+ ?[:=].*\n(.*\n)*?\1[ \t]*\r?\n")
 # How to have lines without the date and time that they begin with.
 WITHOUT_TIMES = ("sed -E 's/^[][(0-9 ,./T-]*[0-9]{1,2}:[0-9]{2}"
-                 "(:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+                 "(:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
                  "( ?[APap]\\.?[Mm]\\.?)?[])>]*[[:space:]]*//' FILE > NEW")
 # A time of day, and no verse such as 3:16: with two digits before the colon, with seconds, with am
 # or pm, in brackets, or at the end of a line.

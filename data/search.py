@@ -381,13 +381,15 @@ class Search:
         """Return a note on how many files are read, and what is left out by its name."""
         # A file is counted once, however many links lead to it.
         left_out = {*map(os.path.realpath, unread)}
-        read = {*map(os.path.realpath, self.paths)} - left_out
+        read = {os.path.realpath(path): path for path in self.paths}
+        for path in left_out:
+            read.pop(path, None)
         n_read = len(read)
         total = self.n_files + sum(map(len, self.others.values()))
         share = f"{n_read} files of {total} are read"
         if n_read == 1:
             share = f"1 file of {total} is read"
-        kinds = Counter(map(file_kind, read))
+        kinds = Counter(map(file_kind, read.values()))
         if len(kinds) > 1:
             share += f": {describe_kinds(kinds)}"
         others = self.describe_others()

@@ -250,11 +250,13 @@ def pack_pieces(
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
     proto = ModelProto()
+    normal = {text.replace(" ", SPACE) for text in scores}
     for i, kind in types.items():
         text = texts.get(i, f"[PAD{i}]")
         score = scores[text] if kind == NORMAL else 0.0
-        if kind in (NORMAL, USER_DEFINED):  # found in a text, in which spaces are SPACE
-            text = text.replace(" ", SPACE)
+        spelt = text.replace(" ", SPACE)  # as it is found in a text
+        if kind == NORMAL or (kind == USER_DEFINED and spelt not in normal):
+            text = spelt
         proto.pieces.add(piece=text, score=score, type=kind)
     spec = proto.trainer_spec
     spec.model_type = 2  # BPE

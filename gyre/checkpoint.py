@@ -295,7 +295,7 @@ def held_open(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as closing:
         if os.name != "nt":
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # it is gone, or cannot be listed
                 closing.callback(os.close, os.open(folder, os.O_RDONLY))
         yield
 

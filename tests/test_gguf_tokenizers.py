@@ -194,6 +194,15 @@ def test_a_user_defined_piece_with_a_space_is_found_in_a_text(tmp_path):
     assert tokenizer.decode(ids) == "a New York b"
 
 
+def test_a_user_defined_piece_may_be_spelt_as_a_normal_one(tmp_path):
+    run = make_run(tmp_path)
+    fields = to_gguf_fields(run.path, open_tokenizer(run.path), VOCAB)
+    fields["tokenizer.ggml.tokens"] += ["\u2581\u2581qq", "  qq"]
+    fields["tokenizer.ggml.scores"] += [-9000.0, 0.0]
+    fields["tokenizer.ggml.token_type"] += [1, 4]
+    assert written(tmp_path, fields).encode("a")
+
+
 def test_an_empty_token_is_named(tmp_path):
     run = make_run(tmp_path)
     fields = to_gguf_fields(run.path, open_tokenizer(run.path), VOCAB)

@@ -561,6 +561,8 @@ def test_tags_of_web_pages_in_rows_are_noted_and_dropped(tmp_path, capsys, name)
     (r'{"text": "<a title=\"b > c\" x>"}', r'{"text": "  c\" x>"}'),
     ('{"text": "<p>if a <x and c> d"}', '{"text": " if a <x and c> d"}'),
     ('{"text": "if a <b and", "y": "c> d"}', '{"text": "if a <b and", "y": "c> d"}'),
+    (r'{"text": "a<br\/>b \\u003cp"}', r'{"text": "a b \\u003cp"}'),
+    ('1\tsee <a href="http://x.org">this</a>', "1\tsee  this "),
     ('text,"<P CLASS=""x"">it</P>",y', 'text," it ",y')])
 def test_the_command_drops_tags_within_a_text(tmp_path, line, expected):
     (tmp_path / "FILE").write_text(line + "\n", encoding="utf-8")
