@@ -14,7 +14,7 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
@@ -228,6 +228,11 @@ def add_seeds(plan: Plan, seeds: Sequence[int], command: str) -> Plan:
         plan, seeds=[*seeds], grown_from=grown_from, command=command)
 
 
+def list_names(arms: Iterable[str], seeds: Iterable[int]) -> list[str]:
+    """Return the names of the results of these arms, with each of these seeds."""
+    return [f"{arm}-s{seed}" for arm, seed in itertools.product(arms, seeds)]
+
+
 def withdraw_seeds(plan: Plan, n_seeds: int, command: str) -> Plan:
     """Return the plan with its first seeds only, as if the others had not been added.
 
@@ -237,7 +242,7 @@ def withdraw_seeds(plan: Plan, n_seeds: int, command: str) -> Plan:
     grown_from = [n for n in plan.grown_from or [] if n < n_seeds]
     diverged = plan.diverged
     if diverged is not None:  # runs of the study beside, of which the added seeds were some
-        kept = {f"{arm}-s{seed}" for arm in plan.arms for seed in seeds}
+        kept = list_names(plan.arms, seeds)
         diverged = [name for name in diverged if name in kept]
     return msgspec.structs.replace(
         plan, seeds=seeds, grown_from=grown_from or None, diverged=diverged, command=command)

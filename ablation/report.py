@@ -24,7 +24,7 @@ with importing(__name__):
     import yaml
 
     from ablation import plots, stats
-    from ablation.plan import Plan, best_rate, tuning_losses
+    from ablation.plan import Plan, best_rate, list_names, tuning_losses
     from ablation.study import USED, Study
     from files import write_file
     from gyre.code import are_of_other_code
@@ -232,8 +232,7 @@ def count_missing(study: Study) -> int:
     plan = study.plan
     settled = {f"{arm}-s{seed}" for arm, seed in study.records}
     settled.update(plan.diverged or [])
-    names = [f"{arm}-s{seed}" for arm in plan.arms for seed in plan.seeds]
-    return sum(name not in settled for name in names)
+    return sum(name not in settled for name in list_names(plan.arms, plan.seeds))
 
 
 def describe_correction(study: Study) -> str:

@@ -35,7 +35,7 @@ from ablation.jobs import (
 )
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
-from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
+from ablation.plan import Calibration, Plan, Steps, Tier, Tuned, list_names
 from ablation.schedule import count_steps, has_result, name_length, name_tokens, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared, find_or_prepare
@@ -147,7 +147,7 @@ def make_plan(command: Command, data: Prepared, wanted: dict[str, Any]) -> Plan:
 
 def list_diverged(beside: Plan, seeds: list[int]) -> list[str]:
     """Return the names of the runs of these seeds that diverged in the study beside."""
-    planned = [f"{arm}-s{seed}" for arm in beside.arms for seed in seeds]
+    planned = list_names(beside.arms, seeds)
     return [name for name in beside.diverged or [] if name in planned]
 
 
@@ -345,8 +345,7 @@ def can_withdraw(path: Path, plan: Plan, seeds: list[int]) -> bool:
     if not left_out or seeds != plan.seeds[:len(seeds)] or not keeps_first_plan:
         return False
     trained_arms = [arm for arm in plan.arms if arm not in (plan.committed or [])]
-    names = [f"{arm}-s{seed}" for arm in trained_arms for seed in left_out]
-    return not any(has_result(path, plan, name) for name in names)
+    return not any(has_result(path, plan, name) for name in list_names(trained_arms, left_out))
 
 
 def compare_plans(plan: Plan, wanted: dict[str, Any]) -> list[str]:
