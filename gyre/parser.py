@@ -284,8 +284,10 @@ class Parser(argparse.ArgumentParser):
         takers = []
         for name, option in self.options.items():
             parts = (option.hint, *get_args(option.hint))
-            choices = [choice for part in parts if get_origin(part) is Literal
-                       for choice in get_args(part)]
+            choices: list[Any] = []
+            for part in parts:
+                if get_origin(part) is Literal:
+                    choices += get_args(part)
             if word in choices and name not in named:
                 takers.append(name)
         own = [name for name in takers if "." not in name]  # those of the command, not of Config

@@ -413,9 +413,12 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
     # Each layer overrides those before it. A configuration file can change what is inherited, but
     # not what is in `from_run`. The command line can also change that, and what `check_given`
     # allows of the model. Nothing is over `pinned`.
-    without_model = [{option: value for option, value in layer.items()
-                      if not option.startswith("model.")} for layer in config_layers]
-    return make_draft(inherited, *without_model, from_run, given, pinned)
+    return make_draft(inherited, *map(leave_out_model, config_layers), from_run, given, pinned)
+
+
+def leave_out_model(layer: Layer) -> Layer:
+    """Return a layer without the options of the model."""
+    return {option: value for option, value in layer.items() if not option.startswith("model.")}
 
 
 def keep_division(saved: DataConfig, asked: Layer) -> dict[str, Any]:
