@@ -242,8 +242,9 @@ def check_fields(fields: list[str], names: Sequence[str], delimiter: str, number
     ends_with_delimiter = len(names) == 1 and len(fields) > 1
     if any(fields[n_columns:]) or ends_with_delimiter:
         unnamed = ", or name the last column too" if n_columns < len(names) else ""
-        raise UserError(f"line {number} has {len(fields)} fields, and the table has {n_columns} "
-                        f"columns: a text with {delimiter!r} in it needs quotes around it{unnamed}")
+        columns = "1 column" if n_columns == 1 else f"{n_columns} columns"
+        raise UserError(f"line {number} has {len(fields)} fields, and the table has {columns}"
+                        f": a text with {delimiter!r} in it needs quotes around it{unnamed}")
     if delimiter == "\t" and has_whole_rows(fields):
         raise UserError(f"the text in quotes that begins in line {number} has whole rows in it: "
                         f"{ADVISE_UNQUOTED}, and if not, write the table as .jsonl")

@@ -74,7 +74,7 @@ def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
     ("a.csv", "0,a tweet\n1,another\n", "'0', 'a tweet': its first line has to name the columns"),
     ("a.csv", "\nid,text\n1,a\n", "line 1 names no column: remove the lines above .* 'text'"),
     ("a.csv", "sep=,\n,,\nid,text,\n1,a,\n", "line 2 names no column"),
-    ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* has 1 columns: .*quotes"),
+    ("a.csv", "text\na\nDear Sir,\n", "line 3 has 2 fields, .* has 1 column: .*quotes"),
     ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* has 2 columns: .*quotes"),
     ("a.csv", "id,text,\n1,a,\n2,Hello, world\n",
      "line 3 has 3 fields, .* has 2 columns: .*quotes around it, or name the last column too"),
