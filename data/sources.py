@@ -501,7 +501,7 @@ SOURCES: dict[str, type[Source]] = {
     "stdlib": StandardLibrary, "files": Files, "url": Url, "hub": Hub,
 }
 
-# Four sets of options that belong to a text, each a part of TEXT_OPTIONS.
+# Four sets of options that belong to a text. The others are parts of the first.
 # What a run with --init-from does not take over from its base if it has another text.
 TEXT_OPTIONS = {"data.source", *(f"data.{option}" for source in SOURCES.values()
                                  for option in source.options)}

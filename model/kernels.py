@@ -455,8 +455,8 @@ CHOICES: dict[str, Callable[..., Form | None]] = {
 
 MIN_PACKED_ROWS = 5  # in bfloat16
 # Multiplications in a product, on average. For fewer, a call of oneDNN's takes longer than sums,
-# because 15 us pass before it multiplies, and on a Xeon with AMX 25 us or more. How both limits
-# were measured is in docs/speed.md.
+# because 15 us pass before it multiplies, and on a Xeon with AMX 25 us or more. docs/speed.md says
+# where this was measured, and that it is a guess elsewhere.
 MIN_PACKED_SIZE = 2**20
 MIN_PACKED_SIZE_WITH_AMX = 5 * 2**20
 
