@@ -76,7 +76,8 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
             kept += vocab_size - n_possible
         except TooManyCharactersError:
             # sentencepiece counts the line end as a character as soon as a kept one follows it.
-            # Then this attempt has one character more than it has room for.
+            # Then this attempt has one character more than it has room for, and the attempt before
+            # it was the best one.
             raise VocabularyTooLargeError(n_possible) from None
 
 

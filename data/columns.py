@@ -24,6 +24,8 @@ LIST_PATTERN = (
     rf"{TEXT_LIST}|{FORMATTED}|(large_)?list<[^<>]*: (large_)?string( not null)?>"
     r"|List\(Value\('(large_)?string'\)\)"
 )
+# Lists of objects with a speaker and what is said, such as Arrow's
+# list<item: struct<content: string, role: string>>
 CHAT_PATTERN = (
     rf"{CHAT}|(large_)?list<.*: struct<(?=.*\b(content|value|text|parts): )"
     r".*\b(role|from|sender|speaker): (large_)?string.*>>"
@@ -80,8 +82,8 @@ class ColumnSizes:
     nested: Counter[str] = field(default_factory=Counter)
     """In objects and lists that cannot be read, in strings with WORDS_IN_ROW at any depth."""
     keys: dict[str, Counter[str]] = field(default_factory=dict)
-    """In the same objects, and in the objects in the same lists: by column and key, in strings with
-    WORDS_IN_ROW right under the key."""
+    """By column and key, for columns of objects and of lists of objects that cannot be read: in
+    strings with WORDS_IN_ROW that are the value of this key."""
     first: dict[str, str] = field(default_factory=dict)
     """The first text of each column that can be read."""
     varied: set[str] = field(default_factory=set)
@@ -295,9 +297,9 @@ def suggest_column(
 ) -> str:
     """Return which --data.column may have been meant, as a question, or "".
 
-    That is `column`, the value that was given, with wrong names corrected: `name`, and each one
-    that no column has. A wrong name is corrected to the one of `text_columns` with nearly this
-    name. If there is none for `name`, nothing is suggested. Other wrong names without one stay.
+    `column` is the value that was given. Each of its names that is not in `present`, and `name`,
+    becomes the nearest name of `text_columns`. If none is near, `name` makes it "", and another
+    wrong name stays as it is.
     """
     names = split_column(column, present)
     candidates = {other.lower(): other for other in text_columns if other not in names}

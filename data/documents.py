@@ -141,7 +141,8 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
             if not notes.has_letters:
                 notes.has_letters = any(map(str.isalpha, text))
             yield [text]
-        if notes.rows == ROWS_TRIED == notes.rows_without_text:
+        no_row_has_text = notes.rows == notes.rows_without_text
+        if no_row_has_text and notes.rows == ROWS_TRIED:
             check_types(types, notes)
     for name in split_column(column, types):
         if types and name not in types:

@@ -76,12 +76,13 @@ TIME_WITHIN = 40  # characters of a line
 TIMED_LINES = 0.3  # of the lines that are not empty: in some chats, what is said has its own line
 LEAST_TIMED = 5  # lines
 # Parts of UTF-8 that was read as Latin-1 or cp1252. In Latin-1, most characters have a control
-# character, \x80 to \x9f, which no text has. Languages have \u00c3 before a quotation mark, a space
-# or an ordinal, as in AMANH\u00c3\u00bb, but not between small letters.
+# character, \x80 to \x9f, which no text has. Languages have \u00c3 before a space (\xa0), an
+# ordinal (\xaa, \xba) or a quotation mark (\xab, \xbb), as in AMANH\u00c3\u00bb, but not beside a
+# small letter.
 MISREAD = re.compile(
     "[\u00c3-\u00f0](?=[\x80-\xbf\u20ac\u0178])(?:"  # most letters fail here, fast
     "(?<=\u00c3)[\x80-\x9f\xa1-\xa9\xac-\xb9\xbc-\xbf]"  # Latin letters with accents
-    "|(?<=[a-z]\u00c3)[\xa0\xaa\xab\xba\xbb]|(?<=\u00c3)[\xaa\xab\xba\xbb](?=[a-z])"
+    "|(?<=[a-z]\u00c3)[\xa0\xaa\xab\xba\xbb]|(?<=\u00c3)[\xaa\xab\xba\xbb](?=[a-z])"  # beside one
     "|(?<=\u00e2)(?:\x80|\u20ac)[^\\w\\s]"  # a quotation mark, a dash or dots
     "|(?<=\u00d0)[\xb0-\xbf]"  # Cyrillic
     "|(?<=\u00f0)[\x9f\u0178]"  # emoji
@@ -261,7 +262,7 @@ class Notes:
         """Note that a file has these of IN_PLAIN."""
         for what in found:
             names = self.in_plain.setdefault(what, [])
-            if name not in names[-1:]:  # the pieces of a file come one after another
+            if not names or names[-1] != name:  # the pieces of a file come one after another
                 names.append(name)
 
     def look_at_types(self, row: Mapping[str, Any], columns: list[str], has_text: bool) -> None:

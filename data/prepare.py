@@ -127,7 +127,8 @@ def hold_out(
         return split_text(file, spans, hashes, source, config.val_fraction)
     split = split_text(file, spans, hashes, source, config.val_fraction,
                        held_out="the first validation split, which is left out,")
-    # Inverted, so that `split_text` takes the largest hashes, not again the smallest.
+    # All bits of the hashes are inverted, which reverses their order: `split_text`, which takes the
+    # smallest, now takes those that were largest.
     return split_text(file, split.train, ~split.train_hashes, source, config.val_fraction,
                       is_second=True)
 
@@ -317,7 +318,8 @@ def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
     """Return the numbers of the parts all of whose documents are in other parts, too.
 
     The smallest part is looked at first, and of equal ones the last. A part counts as a copy if
-    each of its documents is in another part that does not. So no document would be lost with them.
+    each of its documents is also in a part that does not count as one. So no document would be lost
+    with the copies.
 
     hashes, parts: of each document
     """
@@ -472,11 +474,13 @@ def is_near(share: float, wanted: float) -> bool:
 def draw_documents(hashes: np.ndarray, val_fraction: float) -> np.ndarray:
     """Return for each document, by its hash (uint64), whether it is for validation: small ones are.
 
-    The limit is clipped so that each split gets at least the document whose hash is nearest to it.
-    If all hashes are equal, no document is held out.
+    If there are two hashes or more, each split gets a document. If all are equal, training gets
+    all documents.
     """
     limit = np.uint64(val_fraction * 2**64)
-    return hashes <= np.clip(limit, hashes.min(), hashes.max() - 1)
+    limit = max(limit, hashes.min())  # validation gets the smallest hash
+    limit = min(limit, hashes.max() - 1)  # training gets the largest one, and all that equal it
+    return hashes <= limit
 
 
 def hold_out_end(
@@ -484,8 +488,9 @@ def hold_out_end(
 ) -> Split:
     """Return the split of a text whose end is held out.
 
-    One document is cut in two, where this share of its characters begins. Copies of a document are
-    placed at its first one, so all fall on one side, or are cut alike: no text is in both splits.
+    One document is cut in two, where this share of its characters begins. Copies of a document
+    count as if they stood beside its first one, so all fall on one side, or are cut alike: no text
+    is in both splits.
     """
     numbers = number_documents(hashes)
     sizes = np.bincount(numbers, weights=np.diff(spans)[:, 0])  # of each document with its copies
@@ -599,15 +604,16 @@ def group_blocks(
 def map_ahead(function: Callable[[T], U], items: Iterable[T], ahead: int = 2) -> Iterator[U]:
     """Yield function(item) of each item in order.
 
-    While one item is waited for, up to `ahead` items behind it are started, in `ahead` threads.
+    Up to `ahead` items behind the one that is waited for are in work, in `ahead` threads, or wait
+    for a thread.
     """
     with ThreadPoolExecutor(ahead) as pool:
-        started: deque[Future[U]] = deque()
+        submitted: deque[Future[U]] = deque()
         for item in items:
-            started.append(pool.submit(function, item))
-            if len(started) > ahead:
-                yield started.popleft().result()
-        for future in started:
+            submitted.append(pool.submit(function, item))
+            if len(submitted) > ahead:
+                yield submitted.popleft().result()
+        for future in submitted:
             yield future.result()
 
 

@@ -229,7 +229,7 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
     text = ""
     for piece in chain(pieces, [""]):  # "" is the end
         text += piece
-        ahead = 2 if piece else 0  # the line break after a separator may be in the next piece
+        ahead = 2 if piece else 0  # the \r\n after a separator may be in the next piece
         start = 0
         place = text.find(separator)
         while place >= 0 and place + len(separator) + ahead <= len(text):
@@ -241,7 +241,7 @@ def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, 
                     start += 1
             place = text.find(separator, start)
         end = len(text)
-        if piece:  # keep what may be a separator with \r\n before and after it
+        if piece:  # keep what may be a separator with \r\n before and after it: 4 characters
             end = max(start, end - len(separator) - 4)
         yield number, text[start:end]
         text = text[end:]

@@ -242,12 +242,12 @@ class Search:
     is_named: bool = False
     """Whether the name is that of a file."""
     not_utf8: list[str] = field(default_factory=list)
-    """Those of its files that turned out not to be UTF-8, without those that an earlier search has
-    found."""
+    """Those of its files that turned out not to be UTF-8. A file that an earlier name in data.files
+    leads to as well is counted there only."""
     other_formats: list[OtherFormat] = field(default_factory=list)
     """Errors that name a format: for those of `not_utf8` whose first bytes show one."""
     damaged: list[str] = field(default_factory=list)
-    """Those of its files that turned out to be damaged, likewise."""
+    """Those of its files that turned out to be damaged, each counted once, as in `not_utf8`."""
     damage: UserError | None = None
     """What is wrong with the first of these."""
 
@@ -269,7 +269,10 @@ class Search:
         raise LeftOut(str(error))
 
     def leave_out_damaged(self, name: str, error: UserError) -> NoReturn:
-        """Count a file that is damaged. Raises LeftOut, or the error if not much else is there."""
+        """Count a file that is damaged.
+
+        Raises LeftOut, or the error itself if damaged files are half of the bytes or more.
+        """
         self.damaged.append(name)
         if self.damage is None:
             self.damage = error

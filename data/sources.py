@@ -217,7 +217,7 @@ class Source:
     def notes_on_files(self, left_out: Iterable[int]) -> list[str]:
         """Return notes on which files of folders and globs are read, by the names there now.
 
-        `left_out` is the one of the time when they were read.
+        left_out: the numbers of the files that were left out when the text was read
         """
         return []
 

@@ -275,10 +275,10 @@ def choose_delimiter(first: str, column: str, delimiters: str) -> str:
 
     def has_columns(delimiter: str) -> bool:
         names = names_by[delimiter]
-        # "prompt;completion", given as data.column, is the whole line and no name. So the error
-        # names both columns.
-        is_whole_line = len(names) == 1 and any(other in column for other in delimiters)
-        return set(split_column(column, names)) <= set(names) and not is_whole_line
+        # A data.column "prompt;completion" is no name of the only column that a comma makes of the
+        # line "prompt;completion", so that the error names both columns.
+        is_undivided_line = len(names) == 1 and any(other in column for other in delimiters)
+        return set(split_column(column, names)) <= set(names) and not is_undivided_line
 
     def preference(delimiter: str) -> tuple[bool, int]:
         return has_columns(delimiter), len(names_by[delimiter])

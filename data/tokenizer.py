@@ -39,8 +39,9 @@ SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls
 # A text that every usable tokenizer gives back unchanged.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
 
-# The only texts that a normalizer may replace: a space, and another sign for it. All else that it
-# changes shows in PROBE, but for NFC, which many tokenizers have and few texts notice.
+# The only texts that a `Replace` of a normalizer may replace: a space, and another sign for it.
+# What its other steps change shows in PROBE, but for NFC, which many tokenizers have and few texts
+# notice.
 SPACES = ({"String": " "}, {"String": SPACE})
 
 # Regex of the types of decoder steps, each followed by a space, whose text is the sum of the texts

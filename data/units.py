@@ -67,7 +67,7 @@ def is_installed(package: str) -> bool:
 def classify_characters(model: bytes) -> np.ndarray | None:
     """Return the class of each character, uint8 (CHARACTERS,); None if texts must not be cut.
 
-    Two characters that stand side by side in a piece are in one class, unless the first is a space.
+    All characters of a piece are in one class, but for the spaces that it begins with.
 
     model: a sentencepiece file
     """
