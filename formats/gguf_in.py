@@ -32,9 +32,9 @@ READ = {"attention.value_length", "rope.dimension_count", "rope.freq_base", "rop
         "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
         "rope.scaling.attn_factor", "rope.scaling.finetuned", "tensor_data_layout"}
 
-# Fields that we have no counterpart for, with the values that change nothing. For those that are
-# not here they are 0, false and nothing. llama.cpp reads no yarn_* for this architecture, and takes
-# a scale of 0 for none.
+# Fields that we have no counterpart for, with the values that change nothing. A field that is in no
+# list here changes nothing if it is 0, false or empty. llama.cpp reads no yarn_* for this
+# architecture, and takes a scale of 0 for none.
 NEUTRAL = {"rope.scaling.yarn_ext_factor": (0, 1), "rope.scaling.yarn_attn_factor": (0, 1),
            "rope.scaling.yarn_beta_fast": (0, 32), "rope.scaling.yarn_beta_slow": (0, 1),
            "attention.causal": (True,), "logit_scale": (0, 1), "residual_scale": (0, 1),
@@ -47,12 +47,13 @@ DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
 def open_reader(file: Path) -> Any:
     """gguf's GGUFReader of a file, which reads it as a plain array.
 
-    It takes several slices for each token of the vocabulary, and those of a np.memmap take three
-    times as long.
+    GGUFReader takes several slices for each token of the vocabulary, and those of a np.memmap take
+    three times as long.
     """
     import gguf  # slow to import, and not needed for folders
 
     class Reader(gguf.GGUFReader):
+        # GGUFReader sets `data` to a np.memmap.
         @property
         def data(self) -> np.ndarray:  # pyrefly: ignore[bad-override-mutable-attribute]
             return self.array
@@ -224,7 +225,8 @@ def recognise_factors(
     queries and keys by `magnitude`. `original` is the length before scaling, if it is known.
 
     Raises ValueError where it is neither llama3's nor YaRN's with the usual bounds. Other bounds of
-    llama3 are found if two pairs are between them, or one if the lower bound is 1.
+    llama3 are found if two pairs are between them, or one if the lower bound is 1 and `original` is
+    known.
     """
     pairs = model.head_dim // 2
     if factors.shape != (pairs,):
@@ -263,7 +265,8 @@ def propose_scalings(
     shares = ((1 / factors.double() - 1 / factor) / (1 - 1 / factor))[is_between]
     frequencies = rope_frequencies(model.head_dim, model.theta)[is_between]
     if is_between.any():
-        turns = 1 + 3 * shares
+        low, high = 1, 4
+        turns = low + (high - low) * shares
         estimates = 2 * math.pi * turns / frequencies
         lengths = [round(estimates.median().item())]
     if original is not None:

@@ -59,7 +59,8 @@ WITHOUT_COUNTERPART = {
     "attention_bias": False, "mlp_bias": False, "hidden_act": "silu",
     "is_causal": True, "attention_chunk_size": None,
     "sliding_window": None, "no_rope_layers": None, "num_local_experts": None,
-    "partial_rotary_factor": 1, "rope_interleaved": False,
+    "partial_rotary_factor": 1,  # read only in a table of RoPE
+    "rope_interleaved": False,
     "qk_norm": False, "use_qk_norm": False,
     "attn_logit_softcapping": None, "final_logit_softcapping": None,
     "embedding_multiplier": 1, "residual_multiplier": 1, "logits_scaling": 1,
@@ -251,9 +252,10 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
         return fields
     scaling = read_scaling(config, rope)
     fields["rope_scaling"] = scaling
-    # A length that stands alone is that before scaling, as for transformers: see `to_rope`.
-    stands_alone = rope.get(ORIGINAL) is None and config.get(ORIGINAL) is None
-    if kind == "dynamic" or stands_alone:
+    # transformers takes max_position_embeddings for the length before scaling with dynamic, and
+    # where no other length is stated. docs/interop.md has a table of the cases.
+    has_original = rope.get(ORIGINAL) is not None or config.get(ORIGINAL) is not None
+    if kind == "dynamic" or not has_original:
         fields["max_positions"] = scaling.reach
     return fields
 
@@ -292,7 +294,7 @@ def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> RopeScaling:
         raise ValueError(f"{ORIGINAL} is {outside}, beside a RoPE of {original}: versions of "
                          "transformers take either")
     if kind == "linear" and outside is not None:
-        original = outside  # see `to_rope`
+        original = outside  # see `to_rope`; with dynamic, transformers does not read it
     fields = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
     with names.respelling(SPELLINGS):
         return msgspec.convert({"type": kind, "original_positions": original, **fields},

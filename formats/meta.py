@@ -14,7 +14,8 @@ from formats.tensors import Stored, check_size, check_tensors, stored_pickles
 from model.config import ModelConfig
 from model.rope import rope_frequencies
 
-# Fields of params.json: those that we read, sizes that the tensors tell, what only a server needs.
+# Fields of params.json: those that we read, sizes that follow from tensors or other fields, and
+# what only a server needs.
 FIELDS = {"dim", "n_layers", "n_heads", "n_kv_heads", "norm_eps", "vocab_size", "rope_theta",
           "use_scaled_rope", "rope_scaling_factor", "rope_high_freq_factor", "hidden_dim",
           "head_dim", "multiple_of", "ffn_dim_multiplier", "max_batch_size", "max_seq_len"}

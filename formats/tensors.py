@@ -94,7 +94,8 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
         if not file.is_file():
             raise UserError(_describe_missing(file, index))
         for name, tensor in open_safetensors(file).items():
-            if weight_map.get(name, file) != file:  # the index takes it from another file
+            chosen = weight_map.get(name, file)  # a tensor that the index does not name is read too
+            if chosen != file:
                 continue
             if name in stored:  # two files have it, and the index does not choose
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")

@@ -100,9 +100,9 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
 
     Raises UserError unless the scores say in which order pieces merge. So pieces that were given
     and not learned (`user_defined_symbols`) are refused: text is cut at them before anything
-    merges, and their score is 0, like that of the first merge. Runs of spaces may share the lowest
-    score, as Llama 2's do with -1e9: everything else has merged by then, and a run grows from its
-    left end, see `_merges`.
+    merges, and their score is 0, like that of the first merge. (With other scores, the caller finds
+    that ids differ.) Runs of spaces may share the lowest score, as Llama 2's do with -1e9:
+    everything else has merged by then, and a run grows from its left end, see `_merges`.
     """
     # pyrefly does not see its names, which are made when it is imported.
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
@@ -215,18 +215,20 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     and where a pair that makes up a piece is not among the merges.
     """
     model = described["model"]
-    special = {token["id"]: token["special"] for token in described["added_tokens"]}
-    if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
+    added = described["added_tokens"]
+    if model["type"] != "BPE" or not model["byte_fallback"]:
         return None
-    ids = model["vocab"] | {token["content"]: token["id"] for token in described["added_tokens"]}
+    if not all(token["special"] for token in added):
+        return None
+    ids = model["vocab"] | {token["content"]: token["id"] for token in added}
     unk_id = ids.get(model["unk_token"] or "<unk>")
     texts = {i: text for text, i in ids.items()}
+    special = {token["id"] for token in added}
     types = {i: piece_type(i, texts.get(i), unk_id, special) for i in range(tokenizer.vocab_size)}
     normal = {i: texts[i] for i, kind in types.items() if kind == NORMAL}
     merges = [tuple(pair) for pair in model["merges"]]
     order = merge_order(merges)
-    has_order = len(set(order)) == len(order)  # see `merge_order`
-    if not has_order:
+    if order is None:
         return None
     scores = piece_scores(normal, order)
     if set(_merges(scores, ids)) != set(merges):
@@ -282,18 +284,19 @@ def piece_type(i: int, text: str | None, unk_id: int | None, special: Container[
     return BYTE if re.fullmatch("<0x[0-9A-F]{2}>", text) else NORMAL
 
 
-def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str]:
-    """The pieces that these merges make, in the order of the merges.
+def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str] | None:
+    """The pieces that these merges make, in the order of the merges; None if no scores have it.
 
-    A piece is in the list again each time its merges go on after those of another. Then no scores
-    have this order, unless all such pieces are runs of spaces at the end, which may share a score:
-    the runs are left out then.
+    No scores have it if the merges of a piece go on after those of another piece. But runs of
+    spaces at the end may share a score. If merges go on in this way, the runs are left out.
     """
     order = [text for text, _ in groupby(map("".join, merges))]
+    if len(set(order)) == len(order):
+        return order
     others = [text for text in order if not is_run_of_spaces(text)]
-    is_mixed = len(set(order)) < len(order)
     runs_come_last = order[: len(others)] == others
-    return others if is_mixed and runs_come_last else order
+    others_go_on = len(set(others)) < len(others)
+    return others if runs_come_last and not others_go_on else None
 
 
 def is_run_of_spaces(text: str) -> bool:
