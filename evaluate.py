@@ -596,7 +596,8 @@ def list_dtypes(names: list[str], results: list[dict[str, Any]]) -> str:
 def have_other_contexts(results: list[dict[str, Any]]) -> bool:
     """Return whether the contexts of records differ by their windows.
 
-    Where each window holds the whole text, they differ by the tokenizers only.
+    Where each window holds the whole text, its contexts differ only because tokenizers cut the text
+    into different numbers of tokens.
     """
     contexts = {(result["least_context"], result["most_context"]) for result in results}
     hold_all = all(result["most_context"] == result["text_tokens"] - 1 for result in results)

@@ -358,8 +358,8 @@ def shared_options(
     """Return, by section, the options that a study gave to all of its arms.
 
     `configs` and `arms` are those of its plan. An option is shared if the arms that do not set it
-    themselves agree on it. If every arm sets it, all have to agree; and it is dropped if it is
-    refused without an option in which they differ.
+    themselves agree on it. If every arm sets it, all have to agree. Such an option is not shared if
+    it needs another one in which the arms differ.
 
     Left out are options that are unset, and those that this version of gyre does not have. So is
     what `make_config` fills in from other options, because a new arm may have others of those.
@@ -382,7 +382,7 @@ def shared_options(
                 set_by_each[option] = first
     for option, value in set_by_each.items():
         section, _, name = option.partition(".")
-        with suppress(UserError):  # it has no effect without an option in which they differ
+        with suppress(UserError):  # refused where the option that it needs is not shared
             make_config(shared, {option: value})
             shared[section][name] = value
     leave_out_filled_in(shared)

@@ -351,7 +351,8 @@ def can_withdraw(path: Path, plan: Plan, seeds: list[int]) -> bool:
 def compare_plans(plan: Plan, wanted: dict[str, Any]) -> list[str]:
     """Return the names of the fields in which a plan differs from what is `wanted`, and those of
     options in place of `config`."""
-    # Both can lack new options: what is wanted has the configurations of the study beside.
+    # Both can be without options that were added since: with --beside, what is wanted has the
+    # configurations of an earlier study.
     wanted = wanted | {"config": add_new_options(wanted["config"])}
     plan = msgspec.structs.replace(plan, config=add_new_options(plan.config))
     changed = [name for name, value in wanted.items() if getattr(plan, name) != value]
@@ -544,7 +545,8 @@ class RunningJobs:
         """Keep the result of a job that is done, or remember its error."""
         if future.status != "finished":
             del self.pending[future]
-            if not self.stopped:  # a job that is stopped fails too
+            # Of jobs that were stopped the error tells nothing: only the first one is kept.
+            if not self.stopped:
                 self.stopped = True
                 self.failure = future.exception()
             return

@@ -182,8 +182,8 @@ def choose_compute(config: Config, world: World) -> tuple[Compute, float | None]
         seconds = estimate
         flops_ahead = flops
     else:
-        # Until the first steps are timed, train.steps is a placeholder, and so are `flops` and
-        # `estimate`. But their ratio is the FLOP/s of whole steps, for any number of them.
+        # Until the first steps are timed, train.steps is a placeholder. `flops` and `estimate` are
+        # those of so many steps, and their ratio, the FLOP/s of whole steps, is that of any number.
         step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
         flops_ahead = seconds * step_rate

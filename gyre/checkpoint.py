@@ -23,8 +23,8 @@ How `last` is replaced. Each step is complete before the next one begins:
     fsync the folder of the run             last  previous, now also without power
 
 If `last` was damaged and `previous` was loaded, the next save removes `last` and keeps `previous`.
-`best` and a kept step are replaced in the same way: .best, or .5 for the step 5, stands for
-`previous`, and is removed at the end.
+`best` is replaced in the same way: .best stands for `previous`, and is removed at the end. A kept
+step is written once: a run that takes the step again has removed it before (`forget_after`).
 """
 
 import json
@@ -54,8 +54,9 @@ MANIFEST = "manifest.json"
 SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 # Where a checkpoint is looked for, in this order. While a checkpoint is saved, or after a save was
-# killed, there may be only `previous` or `.best`. If no `best` was ever written, `last` is taken. A
-# save may end between the looks at `best` and `.best`, so look at `best` again.
+# killed, there may be only `previous` or `.best`. If no `best` was ever written, `last` is taken.
+# `best` is looked at twice: a save may have it under `.best` at the first look, and end, which
+# removes `.best`, before that is looked at.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 

@@ -154,6 +154,7 @@ class Layers:
 
     values: dict[str, Any] = field(
         default_factory=lambda: {name: option.default for name, option in OPTIONS.items()})
+    """What each option is so far. Of texts only the last one that was named is in it."""
     kept: list[Layer] = field(default_factory=list)
     """The layers, without the values that are `auto`."""
     fitted: set[str] = field(default_factory=set)

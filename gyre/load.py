@@ -88,9 +88,10 @@ class Trained:
         """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
         `max_new_tokens` unset: see `default_new_tokens`. `sampling` are fields of Sampling, such as
-        temperature=0. Warns if the text gets longer than the training rows. Raises UserError where
-        the context has no room or an option has no meaning, and TypeError for a prompt that is no
-        text, an unknown option and a value of another type.
+        temperature=0. Warns of a text that is too long for what the model was trained on, see
+        `describe_excess`. Raises UserError where the context has no room or an option has no
+        meaning, and TypeError for a prompt that is no text, an unknown option and a value of
+        another type.
         """
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be text, not {type(prompt).__name__}: call generate once "
@@ -309,6 +310,10 @@ class Row:
     start of a stop string, are held back. `text` is what was given out since the start or the last
     `resume`. Without a prompt the text begins as `Tokenizer.decode` begins it: without the
     tokenizer's own space.
+
+    With the stop string "END", tokens that add "we EN" give out "we ", and "EN" is held. `finish`
+    then gives "EN" out, as the rest, and remembers it as `shown_tail`: if "D" follows after
+    `resume`, the stop string is complete.
     """
 
     prompt: str

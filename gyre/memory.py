@@ -27,8 +27,9 @@ def check_table(model: ModelConfig, origin: str, advice: str) -> None:
     """Raise UserError if no memory holds the table of rotations of a model. `origin` says where its
     length is from."""
     positions = table_positions(model)
-    # While it is made, each pair also has an angle and a rotation in double precision.
-    size = (8 + 16 + 8) * positions * key_dim(model) // 2
+    # A pair of channels takes 8 bytes in the table. While that is made, it also has an angle in
+    # double precision, 8 bytes, and a rotation, 16.
+    size = (8 + 8 + 16) * positions * key_dim(model) // 2
     check_memory(torch.device("cpu"), size, f"the table of {positions} positions {origin}", advice)
 
 

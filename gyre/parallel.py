@@ -77,7 +77,9 @@ class World:
             # count as a restart.
             prefix = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{self.size}"
             n_joined = store.add(prefix, 1)  # processes with this prefix, and this one
-            start = (n_joined - 1) // self.size  # how often all of them have joined before
+            # How often all of them have joined before. No start is left half joined: a process goes
+            # on only when all have joined, and torchrun restarts all together.
+            start = (n_joined - 1) // self.size
             dist.init_process_group(
                 "nccl" if self.device.type == "cuda" else "gloo",
                 store=dist.PrefixStore(f"{prefix}/{start}", store), rank=self.rank,

@@ -66,7 +66,8 @@ class JoinColumns(argparse.Action):
         before = getattr(namespace, self.dest, None)
         is_again = values == before  # perhaps a name with a comma in it
         if before is not None and not is_again:
-            values = f"{before},{values}"  # of names that are given twice, `split_column` takes one
+            # A name may be given twice: `split_column` then takes it once.
+            values = f"{before},{values}"
         setattr(namespace, self.dest, values)
 
 
@@ -145,7 +146,8 @@ class Parser(argparse.ArgumentParser):
         """Return the options. `given` is the layer of the fields of Config that were named."""
         words = self.join_values(sys.argv[1:] if args is None else args)
         ordered = words
-        if "--" not in words:  # argparse wants all words without an option side by side
+        if "--" not in words:
+            # argparse wants all words without an option side by side. They are moved to the front.
             ordered = sorted(words, key=lambda word: word.startswith("-"))
         options, unknown = self.parse_known_args(ordered, namespace)
         unknown = [word for word in unknown if word != "--"]
