@@ -274,6 +274,10 @@ def report_errors() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
+NO_INTEGER = 2**63
+"""The first integer that no tensor holds. No option takes it, whatever its range is."""
+
+
 @dataclass(frozen=True)
 class Range:
     """The range of a number, beside the field that has it: `steps: Annotated[int, Range(ge=1)]`.
@@ -314,6 +318,9 @@ def check_range(option: str, value: Any, allowed: Range) -> None:
     fits_low = allowed.ge is None or value >= allowed.ge
     fits_high = allowed.le is None or value <= allowed.le
     if fits_low and fits_high and allowed.gt < value < allowed.lt:
+        if isinstance(value, int) and value >= NO_INTEGER:
+            raise UserError(f"{option} must be less than {show_bound(NO_INTEGER)}, not "
+                            f"{reprlib.repr(value)}")
         return
     has_upper_bound = allowed.le is not None or allowed.lt != math.inf
     if allowed.ge is None or has_upper_bound or value == math.inf:

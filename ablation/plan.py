@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import torch
 
-from errors import UserError
+from errors import Range, UserError, check_range
 from files import read_sealed, write_sealed
 from gyre.compute import processor_name
 from gyre.optim import OptimConfig
@@ -307,6 +307,7 @@ def choose_horizons(text: str) -> tuple[int, ...]:
     are_lengths = len(tokens) == text.count(",") + 1 and 0 not in tokens
     if not are_lengths or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
+    check_range("--tokens", tokens[-1], Range(ge=1))
     return tuple(tokens)
 
 

@@ -39,7 +39,7 @@ COMMANDS = ["ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", 
 
 
 @pytest.mark.parametrize("allowed, value", [
-    (Range(ge=1), 1), (Range(ge=1), 10**400), (Range(ge=0, lt=1), 0.0),
+    (Range(ge=1), 1), (Range(ge=1), 2**63 - 1), (Range(ge=0, lt=1), 0.0),
     (Range(ge=0, lt=1), math.nextafter(1, 0)), (Range(ge=0, le=1), 1), (Range(gt=0), 5e-324)])
 def test_a_range_contains_what_is_between_its_bounds(allowed, value):
     check_range("knob", value, allowed)
@@ -75,11 +75,17 @@ def test_a_range_is_shown_as_an_interval(allowed, shown):
     (Range(ge=1), math.inf, "train.knob must be in [1, inf), not inf"),
     (Range(ge=0, lt=1), 1.0, "train.knob must be in [0, 1), not 1.0"),
     (Range(ge=0, le=20), 40, "train.knob must be in [0, 20], not 40"),
-    (Range(gt=0), 0, "train.knob must be in (0, inf), not 0")])
+    (Range(gt=0), 0, "train.knob must be in (0, inf), not 0"),
+    (Range(ge=1), 2**63, "train.knob must be less than 2^63, not 9223372036854775808")])
 def test_a_number_out_of_range_is_told_with_its_range(allowed, value, message):
     with pytest.raises(UserError) as caught:
         check_range("train.knob", value, allowed)
     assert str(caught.value) == message
+
+
+def test_a_number_of_400_digits_is_told_in_short():
+    with pytest.raises(UserError, match=r"knob must be less than 2\^63, not 10+\.\.\.0+$"):
+        check_range("train.knob", 10**400, Range(ge=1))
 
 
 @dataclass

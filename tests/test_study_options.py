@@ -60,6 +60,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "train.device=cuda", "optim.cooldow
     (["--tokens", "8k,8k"], "lengths in ascending order"),
     (["--tokens", "0,8k"], "lengths in ascending order"),
     (["--tokens", "8k,1m"], "lengths in ascending order"),
+    (["--tokens", "9" * 400], "--tokens must be less than 2^63"),
     (["--tokens", "16M,16385k"], "runs of 16,777,216 and of 16,778,240 tokens would both be called "
                                  "16M: choose --tokens that differ more"),
     (["--name", "a/b"], "run name 'a/b' must begin with a letter, a digit or _"),
