@@ -38,8 +38,8 @@ SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.device", "trai
 class StudyOptions:
     """What a study compares."""
 
-    tier: Literal["quick", "full", "smoke"] = "quick"
-    """Size of the study."""
+    tier: Literal["quick", "full", "smoke"] | None = None
+    """Size of the study. Default: quick, or that of the study of --beside."""
     arms: str | None = None
     """Compare these instead of the tier's, such as rope,sin,nope."""
     arm: list[str] = field(default_factory=list)
@@ -104,6 +104,10 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
     options = Parser(description, StudyOptions, config=True).parse_args(argv)
     beside = planning.read_plan(Path(options.beside)) if options.beside else None
+    if beside is not None:
+        check_settled(options)
+    if options.tier is None:
+        options.tier = "quick"
     tier = choose_tier(options, beside)
     committed = beside.arms if beside else {}
     arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
@@ -224,10 +228,8 @@ def read_overlay(overlay: Overlay) -> dict[str, Any]:
 
 
 def choose_tier(options: Namespace, beside: Plan | None) -> Tier:
-    """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
-    option that it has settled."""
+    """Return the tier, changed as the options say, or that of the study `beside`."""
     if beside is not None:
-        check_settled(options)
         return planning.tier_beside(beside, options.seeds)
     tier = TIERS[options.tier]
     if options.tokens is not None:

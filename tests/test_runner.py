@@ -429,6 +429,7 @@ def test_the_report_tells_committed_arms_from_new_ones(extended):
     (["--train.batch_size", "9"], "--train.batch_size=9", ""),  # all arms have the same batches
     (["--tokens", "4k"], "--tokens", ""),
     (["--tier", "full"], "--tier", ""),
+    (["--tier", "quick"], "--tier", ""),
     (["--config", "small.yaml"], "--config", ""),
     (["--no-tuning"], "--no-tuning", "")])
 def test_beside_a_study_what_it_settles_is_refused(workdir, finished, tmp_path, capsys, extra,
