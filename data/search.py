@@ -27,15 +27,15 @@ BUILD_FILES = (
     "package.json", "tsconfig.json", "pyproject.toml", "setup.py", "Cargo.toml", "CMakeLists.txt",
     "pom.xml", "build.gradle", "build.gradle.kts", "build.sbt", "pubspec.yaml",
 )
-# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py,
-# ablation/plan.py and formats/web.py.
+# Folders that gyre writes, and the files that mark each: see gyre/rundir.py, data/prepare.py and
+# formats/web.py. For studies see `is_study`.
 OUTPUTS = (
     ("gyre's runs", "run.json", "config.yaml"),
     ("gyre's prepared texts", "manifest.json", "train.bin"),
-    ("gyre's studies", "plan.json", "results"),
-    ("gyre's studies", "plan.json", "logs"),  # before its first record
     ("gyre's pages", "index.html", "model.gguf"),
 )
+PLAN_START = 2**16  # bytes of a plan.json, in which a study of ours has PLAN_FIELD
+PLAN_FIELD = b'"tuning_seeds"'
 
 
 def list_folder(folder: str) -> tuple[list[str], dict[str, list[str]], set[str]]:
@@ -104,11 +104,26 @@ def describe_output(folder: Path) -> str | None:
         # Not Path.exists, which raises an error for a folder that nobody may look into.
         if all(os.path.exists(folder / name) for name in markers):
             return what
+    if is_study(folder):
+        return "gyre's studies"
     if folder.name == "wandb":
         for pattern in ("run-*", "offline-run-*", "superseded"):
             if any(folder.glob(pattern)):
                 return "wandb's logs"
     return None
+
+
+def is_study(folder: Path) -> bool:
+    """Return whether a folder has the plan.json of a study (ablation/plan.py), and not one that
+    other programs write."""
+    plan = folder / "plan.json"
+    if not os.path.isfile(plan):
+        return False
+    try:
+        with plan.open("rb") as file:
+            return PLAN_FIELD in file.read(PLAN_START)
+    except OSError:  # nobody may read it
+        return False
 
 
 def match_files(pattern: str) -> list[str]:
@@ -320,8 +335,8 @@ class Search:
             if unpacked and begins_as_text(unpacked[0]):
                 spellings = Counter(path[-len(kind):] for path in unpacked)
                 ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
-                return suffix, os.path.join(glob.escape(self.pattern), "**",
-                                            f"*{glob.escape(suffix)}")
+                ending = glob.escape(suffix) if len(spellings) == 1 else in_any_case(suffix)
+                return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{ending}")
         return None
 
     def unknown_kinds(self, no_prose: bool = False) -> list[tuple[str, list[str]]]:
@@ -431,6 +446,17 @@ class Search:
         return (f"note: {self.pattern}: {n_found} of {len(self.paths)} files are "
                 f"{' or '.join(places)}: name a folder, which leaves these out, if you do not want "
                 "them")
+
+
+def in_any_case(suffix: str) -> str:
+    """Return the end of a glob that matches a suffix in small letters and capitals: .[vV][iI][mM].
+    """
+    parts = []
+    for character in suffix:
+        small, capital = character.lower(), character.upper()
+        is_letter = small != capital and len(small + capital) == 2
+        parts.append(f"[{small}{capital}]" if is_letter else glob.escape(character))
+    return "".join(parts)
 
 
 def why_refused(path: str) -> str:

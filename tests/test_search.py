@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pyarrow.parquet
 import pytest
+from builders import ROOT
 from text_files import SLACK, copied, gz, notes, read, short, write, write_parquet, zstd
 
 from data import readers, tables
@@ -143,8 +144,7 @@ OUTPUTS = pytest.mark.parametrize("names, what", [
     (["config.yaml", "run.json", "metrics.jsonl"], "gyre's runs"),
     (["manifest.json", "train.bin", "tokenizer.txt"], "gyre's prepared texts"),
     (["index.html", "model.gguf", "index.js"], "gyre's pages"),
-    (["plan.json", "results/rope-s0.json", "RESULTS.md"], "gyre's studies"),
-    (["plan.json", "logs/tune-1M-rope.log"], "gyre's studies")])
+])
 
 
 @OUTPUTS
@@ -155,6 +155,20 @@ def test_a_folder_leaves_out_what_gyre_wrote(tmp_path, capsys, names, what):
         write(tmp_path / "deep/small" / name, '{"text": "output"}')
     assert read(tmp_path) == ["text"]
     assert notes(capsys) == [f"{tmp_path}: 1 file of 2 is read (left out: 1 .png, {what})"]
+
+
+def test_a_folder_leaves_out_a_study(tmp_path, capsys):
+    write(tmp_path / "a.txt", "text")
+    shutil.copytree(ROOT / "studies/qk-rates", tmp_path / "deep/rates")
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: gyre's studies)"]
+
+
+def test_a_plan_of_another_program_leaves_no_folder_out(tmp_path):
+    write(tmp_path / "mine/plan.json", '{"resources": []}')
+    for name in ("logs/a.txt", "results/b.txt"):
+        write(tmp_path / "mine" / name, name)
+    assert "logs/a.txt" in read(tmp_path)
 
 
 @pytest.mark.parametrize("run", ["run-2026-a1", "offline-run-2026-a1", "superseded/offline-run-1"])
@@ -467,6 +481,16 @@ def test_the_glob_of_an_unknown_suffix_escapes_brackets(tmp_path):
     with pytest.raises(UserError) as error:
         read(tmp_path)
     assert str(error.value).endswith(f"--data.files '{tmp_path}/**/*.foo[[]1]'")
+
+
+def test_a_suffix_in_two_spellings_has_one_glob_for_both(tmp_path, capsys):
+    write(tmp_path / "a.txt", "text")
+    for name in ("b.vim", "c.vim", "d.VIM"):
+        write(tmp_path / name, name)
+    pattern = f"{tmp_path}/**/*.[vV][iI][mM]"
+    assert read(tmp_path) == ["text"]
+    assert notes(capsys)[0].endswith(f"; to read the .vim files too, add --data.files '{pattern}'")
+    assert read(pattern) == ["b.vim", "c.vim", "d.VIM"]
 
 
 def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):
