@@ -113,8 +113,8 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
 
 
 # Sizes of a file, of a world and of a batch.
-SIZES = pytest.mark.parametrize("n, size, batch_size", [
-    (n, size, batch_size) for n in (8, 9, 71, N) for size in (1, 3) for batch_size in (1, 4, 1000)])
+SIZES = pytest.mark.parametrize(
+    "n, size, batch_size", itertools.product((8, 9, 71, N), (1, 3), (1, 4, 1000)))
 
 
 def all_windows(folder, n, size, batch_size):

@@ -220,12 +220,13 @@ def test_the_line_of_the_device_names_the_graphs(workdir):
 
 
 WHOLE = ["--train.batch_size=4"]
+BFLOAT16 = "--train.dtype=bfloat16"
+FLOAT16 = "--train.dtype=float16"
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("extra", [
-    *CASES.values(), *([f"--train.dtype={dtype}", *rows] for dtype in ("bfloat16", "float16")
-                       for rows in (WHOLE, PARTS)),
+    *CASES.values(), [BFLOAT16, *WHOLE], [BFLOAT16, *PARTS], [FLOAT16, *WHOLE], [FLOAT16, *PARTS],
     ["--train.compile=true", *CASES["dropout"]], ["--train.checkpoint_blocks=true"]], ids=str)
 def test_a_card_takes_the_same_steps(workdir, extra):
     extra = ["--train.device=cuda", *extra]

@@ -155,8 +155,11 @@ def test_prefill_takes_the_joined_matrices_by_the_names_of_their_parts(model):
 def named_rows(model) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Each joined matrix for prefill, and the weights that it is multiplied as."""
     tensors = read_tensors(model)
-    return [(matrix, torch.cat([tensors[name] for name in names]))
-            for names, matrix in find_joined(tensors).items()]
+    pairs = []
+    for names, matrix in find_joined(tensors).items():
+        weights = [tensors[name] for name in names]
+        pairs.append((matrix, torch.cat(weights)))
+    return pairs
 
 
 def test_a_matrix_that_a_weight_has_left_is_not_multiplied_with(model):

@@ -561,10 +561,13 @@ def test_the_guide_says_what_yarn_gains(studies):
 def test_the_notes_say_what_the_first_probe_found(arm):
     probes = ROOT / "studies" / "five" / "probes"
     excess = [read_json(probes / f"P1-{arm}-s{seed}.json")["excess"] for seed in range(3)]
-    means = [f"{statistics.fmean(record[length] for record in excess):.4f}"
-             for length in ("T", "2T", "4T")]
-    found = [[cell.split(" ")[0] for cell in cells[:3]]
-             for cells in rows("studies/five/notes.md", f"{arm}$")]
+    means = []
+    for length in ("T", "2T", "4T"):
+        values = [record[length] for record in excess]
+        means.append(f"{statistics.fmean(values):.4f}")
+    found = []
+    for cells in rows("studies/five/notes.md", f"{arm}$"):
+        found.append([cell.split(" ")[0] for cell in cells[:3]])
     assert means in found
 
 
@@ -1100,9 +1103,10 @@ def test_the_notes_say_how_far_partial_10_falls_at_twice_the_length(studies):
 
 def test_the_pages_say_what_2t_costs_with_few_rotating_channels(studies):
     study = studies["what-where-four"]
-    changes = [statistics.mean(rises(study, arm, 2, mode))
-               for arm in ("partial_10_4e3", "partial_25_4e3")
-               for mode in ("nonoverlapping", "sliding")]
+    changes = []
+    for arm in ("partial_10_4e3", "partial_25_4e3"):
+        for mode in ("nonoverlapping", "sliding"):
+            changes.append(statistics.mean(rises(study, arm, 2, mode)))
     said = ("changes by {:+.2f} in whole windows and by {:+.2f} in sliding ones (on three of six "
             "seeds it falls), and that of `partial_25` by {:+.2f} and {:+.2f}")
     assert said.format(*changes) in words("studies/what-where-four/notes.md")

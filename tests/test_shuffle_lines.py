@@ -1,5 +1,6 @@
 """The texts of the studies lines-apart and lines-near: the same lines in another order."""
 
+import itertools
 import json
 
 import pytest
@@ -37,8 +38,7 @@ def shuffled(prepared, tmp_path, block):
 @pytest.mark.parametrize("block", ["all", "4"])
 def test_the_lines_stay_the_same(prepared, tmp_path, block):
     lines = shuffled(prepared, tmp_path, block)
-    assert sorted(lines) == [(number, document) for number in range(N_LINES)
-                             for document in range(N_DOCUMENTS)]
+    assert sorted(lines) == [*itertools.product(range(N_LINES), range(N_DOCUMENTS))]
 
 
 @pytest.mark.parametrize("block", ["all", "4"])

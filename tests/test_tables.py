@@ -287,11 +287,12 @@ def test_a_table_with_two_columns_of_text_says_how_to_join_them(tmp_path):
     (["rejected", "chosen", "prompt"], "prompt,chosen"),
     (["answer", "id", "question"], "question,answer")])
 def test_columns_that_belong_together_are_named_together(tmp_path, columns, advised):
-    rows = [{name: f"{name} of {row} words" * (9 if name == "rejected" else 1) for name in columns}
-            for row in "ab"]
-    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    row = {name: f"{name} of some words" for name in columns}
+    if "rejected" in row:
+        row["rejected"] *= 9  # the longest one is no advice
+    path = write(tmp_path / "a.jsonl", f"{json.dumps(row)}\n" * 2)
     assert find_command(path, ": --data.column (.*) reads these as one text$") == advised
-    joined = "\n".join(rows[0][name] for name in advised.split(","))
+    joined = "\n".join(row[name] for name in advised.split(","))
     assert read(path, column=advised)[0] == joined
 
 
