@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from itertools import combinations, starmap
 from pathlib import Path
+from typing import Any
 
 from errors import UserError, importing, report_errors
 
@@ -142,14 +143,23 @@ def describe(study: Study) -> dict[str, str]:
     }
 
 
+def list_sources(data: Mapping[str, Any]) -> list[str]:
+    """Return the names of the text of a plan: its files, its address, or that of its source."""
+    if data.get("files"):
+        return data["files"]
+    for source in ("url", "hub", "source"):
+        if data.get(source):
+            return [data[source]]
+    return [""]
+
+
 def describe_setting(plan: Plan) -> str:
     """Return what the models, the training and the text of the baseline are."""
     config = plan.config[plan.baseline]
     model = config["model"]
     optim = config["optim"]
     data = config["data"]
-    named = data.get("files") or [data.get("url") or data.get("hub") or data.get("source", "")]
-    text = ", ".join(Path(name).name for name in named)
+    text = ", ".join(Path(name).name for name in list_sources(data))
     return (f"Model of {plan.baseline}: {model['n_layers']} layers of width {model['dim']}, "
             f"{model['n_heads']} heads, a vocabulary of {data['vocab_size']}. Training: rows of "
             f"{plan.seq_len} tokens, {plan.step_tokens} tokens a step, "

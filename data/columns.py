@@ -195,17 +195,25 @@ def is_chat(value: list[Any]) -> bool:
     """Return whether a list holds turns of a chat: who speaks in each, and what is said in some."""
     if not all(isinstance(turn, dict) for turn in value):
         return False
-    have_speakers = all(first_of(SPEAKER_KEYS, turn) is not None for turn in value)
-    return have_speakers and any(first_of(SAID_KEYS, turn) is not None for turn in value)
+    if any(first_of(SPEAKER_KEYS, turn) is None for turn in value):
+        return False
+    return any(first_of(SAID_KEYS, turn) is not None for turn in value)
 
 
 def is_formatted(value: list[Any]) -> bool:
     """Return whether a list holds strings and objects with a type and a text, as Telegram writes a
     message with a link or in bold."""
     objects = [part for part in value if not isinstance(part, str)]
-    return objects != [] and all(
-        isinstance(part, dict) and part.get("type") in TELEGRAM.split()
-        and isinstance(part.get("text"), str) for part in objects)
+    if not objects:
+        return False
+    return all(map(is_formatted_part, objects))
+
+
+def is_formatted_part(part: Any) -> bool:
+    """Return whether this is an object with one of Telegram's types and a text."""
+    if not isinstance(part, dict) or part.get("type") not in TELEGRAM.split():
+        return False
+    return isinstance(part.get("text"), str)
 
 
 def first_of(keys: Iterable[str], turn: Mapping[str, Any]) -> Any:

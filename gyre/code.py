@@ -266,9 +266,12 @@ def find_imported(names: list[str]) -> set[Path]:
 
 def is_installed(name: str, file: Path) -> bool:
     """Return whether a module is PyTorch's, Python's own, or of an installed package."""
-    packages = {"site-packages", "dist-packages"} & {*file.parts}
+    if name.partition(".")[0] == "torch":
+        return True
+    if "site-packages" in file.parts or "dist-packages" in file.parts:
+        return True
     library = Path(sysconfig.get_paths()["stdlib"])
-    return name.partition(".")[0] == "torch" or bool(packages) or library in file.parents
+    return library in file.parents
 
 
 @functools.cache  # a module is imported once

@@ -144,7 +144,9 @@ class World:
 
 def read_count(variable: str, default: int) -> int:
     """Return the number in an environment variable of torchrun, or a default if it is not set."""
-    text = os.environ.get(variable) or str(default)
+    text = os.environ.get(variable, "")
+    if text == "":
+        return default
     if not re.fullmatch("[0-9]+", text):
         raise UserError(f"{variable} is {text!r}, which is no number of a process: unset it, or "
                         "start with torchrun, which sets it")

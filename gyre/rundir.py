@@ -209,7 +209,8 @@ def suggest_run(path: Path, folder: Path) -> str:
         nearest = f" (did you mean {parts[0]}?)"
     suggestion = f"{nearest}: python evaluate.py lists the runs"
     # It may be the name of a public model, such as gpt2 or OWNER/NAME.
-    may_be_public = is_name or (len(path.parts) == 2 and not path.parent.exists())
+    is_owner_and_name = len(path.parts) == 2 and not path.parent.exists()
+    may_be_public = is_name or is_owner_and_name
     if may_be_public and not nearest and not has_run_files(folder.parent):
         suggestion += "; a model of the Hub is the folder that it was downloaded to"
     return suggestion

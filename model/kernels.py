@@ -286,7 +286,9 @@ def scores_whole_prompts(device: torch.device, dtype: torch.dtype, rows: int) ->
     That one serves prompts of at most LONGEST_SCORED tokens, and another one the longer prompts.
     Several rows would need too much memory.
     """
-    return device.type == "cpu" and dtype == torch.bfloat16 and rows == 1 and has_bfloat16()
+    if device.type != "cpu" or dtype != torch.bfloat16 or rows != 1:
+        return False
+    return has_bfloat16()
 
 
 def needs_repeated_heads(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
@@ -379,7 +381,9 @@ def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:
     """Return whether compiled decoding multiplies this int8 weight with float32 inputs."""
     if _groups is not None and _groups.holds(weight):  # as words
         return True
-    return sums_products(x) and x[..., 0].numel() <= MAX_FLOAT_TOKENS and has_avx512()
+    if not sums_products(x) or x[..., 0].numel() > MAX_FLOAT_TOKENS:
+        return False
+    return has_avx512()
 
 
 def has_avx512() -> bool:

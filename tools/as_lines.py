@@ -282,7 +282,8 @@ def plain_slack_text(text: str, names: dict[str, str]) -> str:
         if target.startswith("date^"):
             return label or target
         sign = sign.replace("!", "@")
-        label = label or names.get(target, target)
+        if not label:
+            label = names.get(target, target)
         return sign + label.removeprefix(sign)
 
     # Slack escapes these three characters only.
