@@ -44,7 +44,8 @@ def refuse_empty_names(values: Mapping[str, Any]) -> None:
 
 
 class AddLists(argparse.Action):
-    """Store a list. If the option is given several times, the lists add up; null begins anew."""
+    """Store a list. If the option is given several times, the lists add up. null, of an option that
+    can be unset, begins anew."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
