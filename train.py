@@ -475,24 +475,30 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:
-        log_sample(setup, run)
+        sample = draw_sample(setup)
+        run.log({**setup.progress.axes, "sample": sample})
+        show_sample(setup, sample)
 
 
 def validate_checkpoint(setup: Setup, run: RunDir) -> None:
     """Do what `validate_and_sample` does, for the checkpoint that a run is resumed from.
 
     Here `best`, if the loss is the lowest, and `last` are saved first. `last` is saved because it
-    holds `progress.best_loss`, the lowest loss so far. The values are logged after that. So if the
-    training ends in between, the values are missing, and the next command validates once more.
+    holds `progress.best_loss`, the lowest loss so far. Values and sample are logged after that, as
+    one point. So if the training ends before, the point is missing, and the next command validates
+    once more.
     """
     values = measure_validation(setup)
     assert values is not None, "only a validation that may stop early is ended"
     check_validation(setup, run, values["val/loss"])
     save_if_best(setup, run, values["val/loss"])
     save(setup, run, "last")
-    run.log({**setup.progress.axes, **values})
+    point: dict[str, float | int | str] = {**setup.progress.axes, **values}
     if setup.config.train.sample_tokens:
-        log_sample(setup, run)
+        sample = draw_sample(setup)
+        show_sample(setup, sample)
+        point["sample"] = sample
+    run.log(point)
 
 
 def check_validation(setup: Setup, run: RunDir, loss: float) -> None:
@@ -536,8 +542,9 @@ def measure_validation(setup: Setup, may_stop_early: bool = False) -> dict[str, 
     return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_share}
 
 
-def log_sample(setup: Setup, run: RunDir) -> None:
-    """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
+def draw_sample(setup: Setup) -> str:
+    """Return the sample prompt and its continuation, drawn with the same random numbers every time.
+    """
     train = setup.config.train
     tokenizer = setup.data.tokenizer
     # If the prompt is too long for the context, keep its last tokens only. The room is at least 1,
@@ -551,10 +558,13 @@ def log_sample(setup: Setup, run: RunDir) -> None:
         (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,
                           max_new_tokens=train.sample_tokens)
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
-    text = tokenizer.decode(prompt + new)
-    run.log({**setup.progress.axes, "sample": text})
+    return tokenizer.decode(prompt + new)
+
+
+def show_sample(setup: Setup, sample: str) -> None:
+    """Print a sample."""
     if setup.world.is_main:
-        say(f"--- sample at step {setup.progress.step}\n{hide_controls(text)}\n---")
+        say(f"--- sample at step {setup.progress.step}\n{hide_controls(sample)}\n---")
 
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:

@@ -33,9 +33,9 @@ def test_a_rank_other_than_0_prints_no_validation(second, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_rank_other_than_0_prints_no_sample(second, tmp_path, capfd):
+def test_a_rank_other_than_0_prints_no_sample(second, capfd):
     capfd.readouterr()
-    train.log_sample(second, RunDir(tmp_path, {}, is_main=False))
+    train.show_sample(second, train.draw_sample(second))
     assert capfd.readouterr().err == ""
 
 

@@ -74,7 +74,7 @@ def after_step(number):
 
 
 @pytest.mark.parametrize("name, when", [
-    pytest.param("log_sample", after_step(6), id="sample-6"),
+    pytest.param("draw_sample", after_step(6), id="sample-6"),
     pytest.param("validate_and_sample", after_step(7), id="validate-7"),
     # Slow: the cases above and the next test show the same. There are checkpoints after three and
     # six steps. After five, the last one is two steps old, and after six it is new.
@@ -199,11 +199,17 @@ def saves_last(setup, run, name):
     return name == "last"
 
 
-@pytest.mark.parametrize("name, when, validated", [
-    ("save", saves_last, [3, 3, 6, 7]), ("log_sample", after_step(3), [3, 6, 7])])
-def test_a_validation_that_is_done_again_may_be_killed(ended, monkeypatch, name, when, validated):
-    """Its step stays the best one. Killed before the second of its two checkpoints, it is done a
-    third time. Before it draws a sample, it has saved both and logged."""
+@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
+def test_a_validation_that_is_done_again_may_be_killed(ended, straight, name, when):
+    """Before the second of its two checkpoints, or before its sample: neither is lost."""
+    kill_before(name, when, "--resume", ended)
+    assert exit_code(train.main, "--resume", ended) == 0
+    assert_equal_runs(straight, ended)
+
+
+@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
+def test_the_step_of_a_validation_that_is_killed_can_be_the_best(ended, monkeypatch, name, when):
+    """The validation is done a third time."""
     losses = {3: 5.0, 6: 9.0, 7: 7.0}
     steps = []
 
@@ -214,7 +220,7 @@ def test_a_validation_that_is_done_again_may_be_killed(ended, monkeypatch, name,
     monkeypatch.setattr(train, "measure_validation", measure)
     kill_before(name, when, "--resume", ended)
     assert exit_code(train.main, "--resume", ended) == 0
-    assert steps == validated
+    assert steps == [3, 3, 6, 7]
     assert read_metric(ended, "val/loss") == losses
     assert RunDir.open(ended).checkpoints.saved_step("best") == 3
 
@@ -343,7 +349,7 @@ def test_a_run_without_sample_tokens_logs_no_sample(often):
 def saved_killed_at_8(workdir):
     argv = tiny_argv(workdir, "--name=killed-at-8", "--train.eval_interval=4",
                      "--train.keep=[4, 7]")
-    kill_before("log_sample", after_step(8), *argv)
+    kill_before("draw_sample", after_step(8), *argv)
     return set_aside(workdir / "runs" / "killed-at-8")
 
 

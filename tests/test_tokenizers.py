@@ -769,26 +769,22 @@ def test_run_generate_begins_only_a_document_without_that_space(
     assert load_run(run, device="cpu").generate(prompt, max_new_tokens=len(ids)) == text
 
 
-def log_sample(folder, prompt, ids, monkeypatch):
-    """What a training with the tokenizer in a folder logs, if these ids are drawn."""
+def draw_sample(folder, prompt, ids, monkeypatch):
+    """The sample of a training with the tokenizer in a folder, if these ids are drawn."""
     setup = mock.MagicMock()
-    run = mock.MagicMock()
     setup.data.tokenizer = open_tokenizer(folder)
-    setup.progress.axes = {}
     setup.config.model.max_positions = 64
     setup.config.data.seq_len = 16
     setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
     monkeypatch.setattr(train, "generate", lambda *_, **options: [ids])
-    train.log_sample(setup, run)
-    (logged,) = run.log.call_args.args
-    return logged
+    return train.draw_sample(setup)
 
 
 @pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", "x Once upon")])
 def test_samples_of_a_training_begin_without_that_space(prompt, text, tmp_path, monkeypatch):
     save_llama2(tmp_path)
     ids = open_tokenizer(tmp_path).encode("Once upon")
-    assert log_sample(tmp_path, prompt, ids, monkeypatch) == {"sample": text}
+    assert draw_sample(tmp_path, prompt, ids, monkeypatch) == text
 
 
 @pytest.mark.parametrize("end", [2, 13])
@@ -798,8 +794,7 @@ def test_a_sample_ends_at_each_end_of_generation_config_json(end, tmp_path, monk
     edit_json(tmp_path / "generation_config.json", eos_token_id=[2, 13])
     encode = open_tokenizer(tmp_path).encode
     ids = [*encode("Once"), end, *encode("upon")]
-    logged = log_sample(tmp_path, "x", ids, monkeypatch)
-    assert logged == {"sample": "x Once"}
+    assert draw_sample(tmp_path, "x", ids, monkeypatch) == "x Once"
 
 
 BOS_NOTE = "note: a prompt begins with the token that begins every text: it is not added again\n"

@@ -497,14 +497,15 @@ def test_a_branch_of_a_fine_tuning_does_not_measure_its_base_again(workdir, stra
 
 @pytest.fixture
 def sampled(workdir, monkeypatch, capfd):
-    """What `log_sample` gives `generate`, and prints of a model that draws "abc", EOS, "abc"."""
+    """What `draw_sample` gives `generate`, and what is printed of a model that draws "abc", EOS,
+    "abc"."""
     setup = build_setup(workdir, "--train.sample_prompt", "c " * 99 + "ab")
     tokenizer = setup.data.tokenizer
     drawn = [*tokenizer.encode("abc"), tokenizer.eos_id, *tokenizer.encode("abc")]
     generate_drawn = Mock(return_value=[drawn])
     monkeypatch.setattr(train, "generate", generate_drawn)
     setup.progress.step = 7
-    train.log_sample(setup, RunDir(workdir, {}, is_main=False))
+    train.show_sample(setup, train.draw_sample(setup))
     (_, prompts, _), options = generate_drawn.call_args
     (prompt,) = prompts
     return SimpleNamespace(prompt=prompt, options=options, tokenizer=tokenizer,
