@@ -107,8 +107,11 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             # Only --resume auto comes here: else `build` has refused a finished run.
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
-        # A branch saves after its first step: it cannot be resumed without a checkpoint.
-        first_save = progress.step + 1 if start.trunk is not None else None
+        # A training that starts from another run saves after its first step, because the other run
+        # can change. Without a checkpoint, a branch cannot be resumed, and a fine-tuning only from
+        # the same weights.
+        starts_from_run = start.trunk is not None or setup.base_sha256 != ""
+        first_save = progress.step + 1 if starts_from_run else None
         run, steps, bar = begin_run(resolved, setup, contexts)
         try:
             take_steps(setup, run, steps, bar, first_save)
@@ -211,7 +214,8 @@ def take_steps(
 ) -> None:
     """Take steps until the last one, or until any rank is asked to stop.
 
-    `first_save` is the step after which a branch saves for the first time, None for other runs.
+    `first_save` is the step after which a branch or a fine-tuning saves for the first time. None
+    for other runs.
     With `setup.reads_late`, the next step is started before the results of the current one are
     read. Before a validation or a save it is not, because they need the weights of the current one.
 
@@ -447,7 +451,7 @@ def create_run(start: Start, setup: Setup, contexts: ExitStack) -> RunDir:
     return RunDir.create(
         replace(config, name=name), tokenizer=setup.data.tokenizer_files,
         manifest=setup.data.manifest, command=["python", "train.py", *start.argv],
-        branched_at=branched_at, points=inherited_points)
+        branched_at=branched_at, points=inherited_points, base_sha256=setup.base_sha256)
 
 
 def choose_prompt(setup: Setup) -> str:

@@ -45,7 +45,7 @@ def load_for_export(path: Path, layout: Target, to: str) -> Exported:
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
     run.note_missing_best()
-    weights, step = run.checkpoints.load_weights_and_step()
+    weights, step, _ = run.checkpoints.load_saved_weights()
     stored = {name: Stored(path, weight.dtype, tuple(weight.shape), weight.clone)
               for name, weight in weights.items()}
     check_tensors(stored, tensor_shapes(model))

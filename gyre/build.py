@@ -46,11 +46,11 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)
     progress = Progress()
+    base_sha256 = ""
     if start.has_checkpoint():
         progress = restore(start, world, model, optimizers, scaler)
     elif config.init_from is not None:
-        weights = open_base(start).checkpoints.load_weights("best", shapes=weight_shapes(model))
-        copy_weights(model, weights.items())
+        base_sha256 = load_base(start, model)
     else:
         copy_weights(model, model.draw_matrices(config.seed))
     parallelism.share_weights(model)  # the other ranks may have drawn or read other ones
@@ -69,7 +69,8 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
         optimizers=optimizers,
         loss_function=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows_per_pass=count_rows(config.train, world), progress=progress,
-        scaler=scaler, stop=stop, reads_late=world.device.type == "cuda",
+        scaler=scaler, stop=stop, base_sha256=base_sha256,
+        reads_late=world.device.type == "cuda",
     )
     return with_graphs(setup) if uses_graphs(config, world) else setup
 
@@ -126,12 +127,33 @@ def restore(
     return progress
 
 
-def open_base(start: Start) -> RunDir:
-    """Return the run of --init-from. A resumed run may have named it from another folder."""
+def load_base(start: Start, model: Transformer) -> str:
+    """Load the weights of the run of --init-from, and return the hash of their file.
+
+    A run that was killed before its first checkpoint begins again. Raises UserError if its base is
+    gone, or has other weights by now, because it was trained on.
+    """
     path = str(start.config.init_from)
-    if start.resumed is not None:
-        path = resolve_path(path, start.resumed.record.get("folder", os.getcwd()))
-    return RunDir.open(path)
+    begun = start.resumed
+    if begun is None:
+        base = RunDir.open(path)
+    else:
+        # The run may have named its base from another folder.
+        path = resolve_path(path, begun.record.get("folder", os.getcwd()))
+        try:
+            base = RunDir.open(path)
+        except UserError as error:
+            raise UserError(f"{begun.path} has no checkpoint yet, so it begins again, from "
+                            f"{path}: {error}") from error
+    saved = base.checkpoints.load_saved_weights("best", shapes=weight_shapes(model))
+    if begun is not None:
+        before = begun.record.get("base_sha256", "")  # "": not known, as of an older run
+        if before not in ("", saved.sha256):
+            raise UserError(f"{begun.path} has no checkpoint yet, and {path}, from which it would "
+                            "begin again, has other weights by now: remove it, and start another "
+                            "one")
+    copy_weights(model, saved.weights.items())
+    return saved.sha256
 
 
 def load_checkpoint(

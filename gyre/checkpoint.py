@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -238,15 +238,13 @@ class Checkpoints:
         is in memory. A folder that a training replaces meanwhile is read again. UserError where
         files are missing or damaged, and for weights of other `shapes`, if these are given.
         """
-        weights, _ = self.load_weights_and_step(name, convert, shapes)
-        return weights
+        return self.load_saved_weights(name, convert, shapes).weights
 
-    def load_weights_and_step(
+    def load_saved_weights(
         self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is,
         shapes: Shapes | None = None,
-    ) -> tuple[dict[str, Tensor], int]:
-        """Return the weights as `load_weights` does, and the step after which they were saved; 0 if
-        they were imported."""
+    ) -> "SavedWeights":
+        """Return the weights as `load_weights` does, with what the checkpoint says of them."""
         while True:
             with suppress(Replaced), self.open(name) as folder:
                 weights: dict[str, Tensor] = {}
@@ -254,7 +252,8 @@ class Checkpoints:
                     check_shapes(folder, shapes)
                 for key, weight in read_safetensors(folder / WEIGHTS):
                     weights |= convert(key, weight)
-                return weights, self._read_step(folder)
+                hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+                return SavedWeights(weights, self._read_step(folder), hashes[WEIGHTS])
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -270,6 +269,16 @@ class Checkpoints:
     def can_resume(self) -> bool:
         """Whether there is a `last` or a `previous` to go on from."""
         return (self.path / "last").exists() or (self.path / "previous").exists()
+
+
+class SavedWeights(NamedTuple):
+    """Weights that were read from a checkpoint."""
+
+    weights: dict[str, Tensor]
+    step: int
+    """The step after which they were saved; 0 if they were imported."""
+    sha256: str
+    """The hash of their file."""
 
 
 @contextmanager

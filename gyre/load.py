@@ -232,7 +232,7 @@ def load(
             to_int8(model)
             convert = partial(int8_tensors, model)
     if weights is None:
-        state, step = run.checkpoints.load_weights_and_step(checkpoint, convert, shapes)
+        state, step, _ = run.checkpoints.load_saved_weights(checkpoint, convert, shapes)
     else:
         step = 0
         state = {}

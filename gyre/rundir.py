@@ -331,14 +331,15 @@ class RunDir:
         cls, config: Config, *, tokenizer: Sequence[Path], manifest: dict[str, Any],
         command: Sequence[str] = (), write: Callable[[Path], None] | None = None,
         branched_at: int | None = None, points: Sequence[dict[str, Any]] = (),
-        advice: str = "choose another folder with --log.runs",
+        base_sha256: str = "", advice: str = "choose another folder with --log.runs",
     ) -> "RunDir":
         """Make the folder of a new run, completely or not at all, and a new wandb run.
 
         `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
         import. `branched_at` is the step of the trunk that a branch starts from, and `points` are
-        those that the branch inherits. It can be resumed once it has saved a checkpoint. `advice`
-        says what to do if the disk refuses to write.
+        those that the branch inherits. It can be resumed once it has saved a checkpoint.
+        `base_sha256` is the hash of the weights that a fine-tuning starts from. `advice` says what
+        to do if the disk refuses to write.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
@@ -361,6 +362,7 @@ class RunDir:
                     "wandb_id": wandb_id(path.name, f"{config.model.position}-s{config.seed}"),
                     "branched_at": branched_at,
                     "encoding_sha256": hash_encoding(config.model.position),
+                    "base_sha256": base_sha256,
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 stage_json(staging / "run.json", record | {"seal": json_sha256(record)})

@@ -195,6 +195,8 @@ class Setup:
     does nothing."""
     stop: StopSignal
     """What asks this process to stop."""
+    base_sha256: str = ""
+    """The hash of the weights of --init-from, if the training starts from them."""
     reads_late: bool = False
     """Whether a step is started before the results of the previous one are read. It is so on CUDA,
     and keeps a GPU busy; on a CPU only tests set it. The optimizers themselves skip a step that is

@@ -1,6 +1,7 @@
 """A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
 
 import errno
+import hashlib
 import os
 import pickle
 import shutil
@@ -165,8 +166,14 @@ def test_an_error_of_a_conversion_is_not_taken_for_a_replaced_checkpoint(tmp_pat
 def test_the_step_of_weights_is_that_of_the_checkpoint_they_are_from(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     cut(checkpoints.path / "last" / WEIGHTS)
-    weights, step = checkpoints.load_weights_and_step()
+    weights, step, _ = checkpoints.load_saved_weights()
     assert (weights["a"][0, 0].item(), step) == (1, 1)
+
+
+def test_the_hash_of_weights_is_that_of_their_file(tmp_path):
+    checkpoints = saved(tmp_path, 1)
+    digest = hashlib.sha256((checkpoints.path / "last" / WEIGHTS).read_bytes()).hexdigest()
+    assert checkpoints.load_saved_weights("last").sha256 == digest
 
 
 def test_ctrl_c_while_weights_are_read_is_not_lost(tmp_path):

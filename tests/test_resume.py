@@ -297,13 +297,48 @@ def test_a_killed_fine_tuning_begins_again_from_its_base_in_another_folder(
         workdir, "--init-from", f"runs/{base.name}", "--name", path.name, "--train.steps=2",
         "--optim.warmup_steps=0"))
     losses = read_metric(path)
+    assert list(losses) == [1]
     # Another run of that name lies in the folder from which it goes on.
     other = train_tiny(workdir, "other", "--seed=9", "--train.steps=2", "--optim.warmup_steps=0")
     (tmp_path / "runs").mkdir()
     shutil.copytree(other, tmp_path / "runs" / base.name)
     monkeypatch.chdir(tmp_path)
     assert exit_code(train.main, "--resume", path) == 0
-    assert read_metric(path) == losses
+    assert read_metric(path)[1] == losses[1]
+
+
+@pytest.fixture
+def killed_tuning(workdir, run_name):
+    """A fine-tuning that was killed before its first checkpoint, and its base."""
+    base = train_tiny(workdir, f"{run_name}-base", "--train.steps=2", "--optim.warmup_steps=0")
+    path = workdir / "runs" / f"{run_name}-tuned"
+    kill_before("save", always, *training_argv(
+        workdir, "--init-from", base, "--name", path.name, "--train.steps=2",
+        "--optim.warmup_steps=0"))
+    return path, base
+
+
+def test_a_killed_fine_tuning_does_not_begin_again_from_other_weights(killed_tuning, capfd):
+    path, base = killed_tuning
+    assert exit_code(train.main, "--resume", base, "--train.steps=4") == 0
+    error = error_lines(capfd, train.main, "--resume", path)[-1]
+    assert error == (f"error: {path} has no checkpoint yet, and {base}, from which it would begin "
+                     "again, has other weights by now: remove it, and start another one")
+
+
+def test_a_killed_fine_tuning_without_its_base_names_both(killed_tuning, capfd):
+    path, base = killed_tuning
+    shutil.rmtree(base)
+    error = error_lines(capfd, train.main, "--resume", path)[-1]
+    said = f"error: {path} has no checkpoint yet, so it begins again, from {base}: "
+    assert error.startswith(said)
+
+
+def test_a_fine_tuning_has_a_checkpoint_after_its_first_step(workdir, straight):
+    path = workdir / "runs" / "tuned-saved"
+    kill_before("start_step", before_step(2), *training_argv(
+        workdir, "--init-from", straight, "--name", path.name, "--train.steps=6"))
+    assert resumable_step(path) == 1
 
 
 def test_a_run_without_a_checkpoint_lacks_no_validation():
