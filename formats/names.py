@@ -165,8 +165,8 @@ def misreading(config: ModelConfig, layout: Target, adds_space: bool) -> str | N
     if scaling is None:
         return None
     if scaling.type == "dynamic":
-        return ("optimum-onnx 0.1.0 drops rope_scaling.type dynamic from ONNX files, which compute "
-                "another model past the original length")
+        return ("past the original length of rope_scaling.type dynamic, optimum-onnx 0.1.0 "
+                "computes another model without a warning, and vLLM 0.32.0 computes NaN")
     if scaling.type == "llama3":
         return ("ctranslate2 4.8.5 drops rope_scaling.type llama3 without a warning, and computes "
                 "another model")

@@ -6,6 +6,7 @@ LOG is what the consumer printed; its last line is the reason if there are no an
 """
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -73,17 +74,21 @@ def compare(expected: dict[str, Any], answers: dict[str, Any]) -> str:
     numbers = ["/".join(f"{difference:.0e}" for difference in differences),
                "/".join(str(count) for count in equal)]
     cell = "; ".join(number for number in numbers if number)
-    if any(difference > ANOTHER_MODEL for difference in differences):
+    # NaN is not below it either.
+    if not all(difference <= ANOTHER_MODEL for difference in differences):
         return f"**{cell}**"
     return cell
 
 
 def largest_difference(theirs: list[list[float]], ours: list[list[float]]) -> float:
-    """Return the largest difference of a logit, over the positions of `ours`."""
+    """Return the largest difference of a logit, over the positions of `ours`; NaN if one is NaN."""
     largest = 0.0
     for their_row, our_row in zip(theirs, ours, strict=True):
-        pairs = zip(their_row, our_row, strict=False)  # some pad the vocabulary
-        largest = max(largest, *(abs(a - b) for a, b in pairs))
+        for their_logit, our_logit in zip(their_row, our_row, strict=False):  # some pad
+            difference = abs(their_logit - our_logit)
+            if math.isnan(difference):
+                return math.nan
+            largest = max(largest, difference)
     return largest
 
 
