@@ -864,6 +864,100 @@ def test_results_md_has_what_is_left_of_both_together(studies):
     assert text in words("docs/results.md")
 
 
+def test_results_md_has_how_much_is_left_on_the_same_seeds(studies):
+    apart = studies["lines-apart"]
+    plain = studies["what-where-long"]
+    seeds = apart.losses("rope", FOUR_M)
+    leads = []
+    for study in (apart, plain):
+        rope = study.losses("rope", FOUR_M)
+        both = study.losses("rope_sin_qk", FOUR_M)
+        leads.append(statistics.mean(both[seed] - rope[seed] for seed in seeds))
+    text = f"{leads[0] / leads[1]:.0%} is left (of {leads[1]:.3f} on the same three seeds)"
+    assert text.replace("%", " %") in words("docs/results.md")
+
+
+def text_error(first: Study, arm: str, second: Study, other: str, tokens: int) -> float:
+    """The standard error over the text of the mean difference of two arms."""
+    ends = first.ends(arm, tokens)
+    other_ends = second.ends(other, tokens)
+    differences = [np.subtract(ends[seed].stretches, other_ends[seed].stretches)
+                   for seed in ends.keys() & other_ends]
+    by_stretch = np.mean(differences, axis=0)
+    return by_stretch.std(ddof=1) / len(by_stretch) ** 0.5
+
+
+def both_errors(studies, label: str, tokens: int) -> list[float]:
+    """The standard errors of one of `ENCODINGS` minus RoPE at 0.002: over seeds, over the text, and
+    over both."""
+    name, arm = ENCODINGS[label]
+    long = studies["qk-long"]
+    losses = studies[name].losses(arm, tokens)
+    rope = long.losses("rope_2e3", tokens)
+    differences = [losses[seed] - rope[seed] for seed in losses]
+    over_seeds = statistics.stdev(differences) / len(differences) ** 0.5
+    over_text = text_error(studies[name], arm, long, "rope_2e3", tokens)
+    return [over_seeds, over_text, math.hypot(over_seeds, over_text)]
+
+
+def test_results_md_has_the_errors_over_seeds_and_text(studies):
+    first, *_, last = studies["qk-long"].horizons
+    leads = [both_errors(studies, label, last) for label in ("rope_sin_qk", "rope_nope", "sin_qk")]
+    over_seeds, over_text, over_both = zip(*leads, strict=True)
+    assert {f"{error:.3f}" for error in over_text} == {"0.014"}
+    said = (f"are {min(over_seeds):.3f} to {max(over_seeds):.3f} over seeds, 0.014 over the text, "
+            f"and {min(over_both):.3f} to {max(over_both):.3f} over both.")
+    assert said in words("docs/results.md")
+    of_sin = [*both_errors(studies, "sin", last), *both_errors(studies, "sin", first)]
+    said = ("That of RoPE over `sin` has {:.3f}, {:.3f} and {:.3f}, and after 1.05 M {:.3f}, "
+            "{:.3f} and {:.3f}.")
+    assert said.format(*of_sin) in words("docs/results.md")
+
+
+def test_results_md_says_what_phases_do_within_the_training_length(studies):
+    short = studies["what-where"]
+    changes = [stats.paired(short.losses("pope_4e3", tokens),
+                            short.losses("pope_nophase_4e3", tokens)) for tokens in short.horizons]
+    changes.append(stats.paired(studies["what-where-long"].losses("pope_4e3", FOUR_M),
+                                studies["what-where-four"].losses("pope_nophase_4e3", FOUR_M)))
+    assert all(change.interval[0] < 0 < change.interval[1] for change in changes)
+    one, two, three = (f"{-change.mean:.3f}" for change in changes)
+    said = f"Its phases lower the mean loss within T by {one}, {two} and {three} after 1.05, 2.10"
+    assert said in words("docs/results.md")
+
+
+def test_results_md_says_what_phases_cost_past_the_training_length(studies):
+    study = studies["what-where"]
+    costs = []
+    for mode in ("nonoverlapping", "sliding"):
+        for multiple in (4, 8):
+            length = multiple * study.plan.seq_len
+            plain = study.contexts("pope_nophase_4e3", length, mode)
+            with_phases = study.contexts("pope_4e3", length, mode)
+            cost = statistics.mean(with_phases[seed].loss - plain[seed].loss for seed in plain)
+            costs.append(f"{cost:.2f}")
+    said = "{} at 4T and {} at 8T in whole windows, and {} and {} in sliding ones"
+    assert said.format(*costs) in words("docs/results.md")
+
+
+def test_results_md_says_which_arms_degrade_least(studies):
+    study = studies["causes"]
+    found = []
+    for arms in (("rope", "rope_first", "rope_sinscale"),
+                 ("sin_qkv", "sin_qk_aligned", "sin_residual_4e3", "sin_aligned_4e3")):
+        means = [statistics.mean(rises(study, arm, 2)) for arm in arms]
+        found.append(f"by {min(means):.2f} to {max(means):.2f}")
+    said = "rotated arms of causes rises {}, and that of its four arms with sinusoids {}."
+    assert said.format(*found) in words("docs/results.md")
+
+
+def test_results_md_says_how_far_sin_qk_lags_at_the_lower_rate(studies):
+    english = studies["qk-english"]
+    lag = stats.paired(english.losses("sin_qk_2e3", FOUR_M), english.losses("rope_2e3", FOUR_M))
+    assert (f"at 0.002 the loss is [{lag.mean:+.3f}](#where-position-enters) behind that of RoPE "
+            f"({'three' if lag.n == 3 else lag.n} seeds)") in words("docs/results.md")
+
+
 @pytest.mark.parametrize("name, row", [
     ("lines-apart", "apart: the lines of all files mixed"),
     ("lines-near", "near: every eight lines mixed")])
@@ -1047,9 +1141,9 @@ def test_results_md_says_what_holds_for_all_its_comparisons(studies):
         assert lead.mean < 0
         assert not holds(lead)
     page = words("docs/results.md")
-    assert ("RoPE's lead over `sin` then still excludes 0 after 4.19 M tokens, but not after 8.39 "
-            "M. The leads of `rope_sin_qk`, `rope_nope` and `sin_qk` over RoPE after 8.39 M still "
-            "do. That of `rope_sin_qk` over `sin_qk` does not.") in page
+    assert ("That of RoPE's lead over `sin` then still excludes 0 after 4.19 M tokens, but not "
+            "after 8.39 M. Those of the leads of `rope_sin_qk`, `rope_nope` and `sin_qk` over RoPE "
+            "after 8.39 M still do. That of `rope_sin_qk` over `sin_qk` does not.") in page
     assert f"over six seeds is {widening(6):.1f} times as wide" in page
     assert f"one over three seeds {widening(3):.1f} times" in page
 
