@@ -155,7 +155,9 @@ def begin_run(
     bar = contexts.enter_context(make_bar(setup))
     steps = take_first_step(setup)
     contexts.enter_context(setup.stop)
-    contexts.enter_context(opened.pop_all())  # closed first, while signals are still heard
+    # Contexts are closed in reverse order: what is entered after `stop` is closed before it, while
+    # signals are still heard.
+    contexts.enter_context(opened.pop_all())
     if run is None:
         run = open_run(start, setup, contexts)
     contexts.callback(setup.stop.end_steps)  # at the end, before the run in wandb is closed
@@ -246,10 +248,11 @@ def take_steps(
             give_up(f"{GIVE_UP_AFTER} steps in a row were not finite, up to step {progress.step}",
                     setup, run)
         show_step(bar, result.loss, rate)
+        # Without `reads_late`, as on a CPU, no step is started early: what follows is done after
+        # each of them.
         next_is_running = steps.started is not None
         if next_is_running:  # it was started because nothing is due after this step
             continue
-        # On a CPU no step is started early, so this is called after each of them.
         is_saved_for_stop = validate_and_save(setup, run, first_save)
         if is_saved_for_stop or progress.step == config.train.steps:
             return
@@ -474,8 +477,8 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
     if values is None:  # a signal has ended it
         return
     check_validation(setup, run, values["val/loss"])
-    # `last` is not saved yet. If the training is killed in between, it takes this step again, and
-    # `RunDir.resume` removes this point.
+    # `last` is not saved yet, unlike in `validate_checkpoint`. If the training is killed before
+    # that, it takes this step again, and `RunDir.resume` removes these points.
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:

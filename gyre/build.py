@@ -214,9 +214,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     if is_given or steps == steps_when_saved:
         return
     # The last command gave the run another end than config.yaml, and it is not known which one is
-    # meant. Without --resume auto, the run is before that of the last command here. With it, the
-    # run may be past both: it is finished, and left as it is.
-    if step < max(steps, steps_when_saved):
+    # meant. With --resume auto the run may be past both ends: it is finished, and left as it is.
+    is_finished = step >= max(steps, steps_when_saved)
+    if not is_finished:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
                         "which its learning rates depend: repeat that, or give another number")
 

@@ -81,7 +81,8 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     if config.schedule == "wsd":
         assert config.cooldown is not None, "wsd has one"
         start = max(start, steps - round(config.cooldown * steps))
-    progress = max(0, step - start + 1) / max(1, steps - start)
+    steps_of_fall = max(1, steps - start)  # a cooldown that rounds to no step has 0
+    progress = max(0, step - start + 1) / steps_of_fall
     fall = 1 - progress
     if config.schedule == "cosine":
         fall = 0.5 * (1 + math.cos(math.pi * progress))
@@ -200,8 +201,8 @@ class Muon(Optimizer):
         momenta = [local_part(self._momentum(parameter)) for parameter in parameters]
         gradient_parts = [local_part(gradient) for gradient in gradients]
         if skipped is not None:
-            # If skipped, each gradient becomes a copy of its momentum, which then moves towards
-            # itself and stays.
+            # If skipped, each gradient becomes a copy of its momentum. In the next line the
+            # momentum then moves towards itself, and stays.
             replace_if(skipped, gradient_parts, momenta)
         torch._foreach_lerp_(momenta, gradient_parts, 1 - group["momentum"])
         # Nesterov's look-ahead. It overwrites `gradients`, which nothing else reads after the step.

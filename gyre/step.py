@@ -222,7 +222,8 @@ class StepQueue:
     started: PendingStep | None = None
     """The step that is started, and that `take` has not returned yet."""
     finished_at: float = -math.inf
-    """When the last step that `take` has returned was finished."""
+    """When the last step that `take` has returned was finished. The time of the next step counts
+    from then on, or from its own start if that is later."""
 
     def start(self, step: int) -> PendingStep:
         """Start step number `step`. The next call of `take` returns its results."""
