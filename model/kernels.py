@@ -43,7 +43,8 @@ linear            GroupedProducts.multiply compiled: packed weights in decoding,
 call_each         multiply_each            eager, no autocast, joined weights
 multiply_int8     int8_with_float_inputs   compiled decoding: up to 4 tokens with AVX-512, and up to
                                            8, as words, with AVX2
-                  int8_by_float_weights    where torch has no fast int8 product
+                  int8_by_float_weights    where torch has no fast int8 product, or a wrong one:
+                                           weights with one input
 
 The plain forms are in model/transformer.py, model/rope.py, model/int8.py and gyre/step.py (the
 loss), marked `@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares
@@ -374,7 +375,11 @@ def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     product = choose_product(x, weight)  # takes int8 only where `keeps_float_inputs` holds
     if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
-    return None if multiplies_int8() else packed_forms.int8_by_float_weights
+    # On a CPU, `torch._int_mm` (2.13.0) gives arbitrary numbers for sums of one product.
+    has_one_input = weight.shape[1] == 1
+    if has_one_input or not multiplies_int8():
+        return packed_forms.int8_by_float_weights
+    return None
 
 
 def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:

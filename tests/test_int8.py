@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from builders import randn, random_model, random_tokens, sharp_model
 from torch import Tensor
 
+from model import kernels
 from model.int8 import Int8Linear, int8_tensors, quantize, to_int8
 from model.transformer import Transformer
 
@@ -75,6 +76,15 @@ def test_a_row_of_a_product_depends_on_no_other():
 def test_a_product_is_the_same_for_every_batch_shape(shape):
     product = int8_linear()
     assert torch.equal(product(X.view(*shape, 48)), product(X).view(*shape, 31))
+
+
+def test_a_product_of_one_input_is_close_to_float32s(monkeypatch):
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    values, scale = quantize(WEIGHT[:, :1])
+    product = Int8Linear(31, 1)
+    product.load_state_dict({"weight": values, "scale": scale[:, 0]})
+    expected = F.linear(X[:, :1], WEIGHT[:, :1])
+    torch.testing.assert_close(product(X[:, :1]), expected, rtol=1e-5, atol=0)
 
 
 # --- models ---

@@ -591,6 +591,11 @@ def test_without_fast_int8_products_weights_are_converted(monkeypatch):
     assert form_of_int8(1) is packed_forms.int8_by_float_weights
 
 
+def test_int8_weights_with_one_input_are_converted(monkeypatch):
+    monkeypatch.setattr(kernels, "multiplies_int8", lambda: True)
+    assert form_of_int8(1, BYTES.view(256, 1)) is packed_forms.int8_by_float_weights
+
+
 def test_int8_products_are_slow_without_onednn():
     """Then torch multiplies one number after the other, as without instructions for int8."""
     with torch.backends.mkldnn.flags(enabled=False):
