@@ -540,11 +540,14 @@ class Session:
         if len(self.ids) > kept:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
-        self.rows[0].resume()
+        row = self.rows[0]
+        # The new text has the whole character of which the last one has shown a part.
+        replacement = row.replacement
+        row.resume()
         self.continue_text(self.ids[-kept:], self.rows)
         if self.exchanges:
             said, answered = self.exchanges[-1]
-            self.exchanges[-1] = (said, answered + self.rows[0].text)
+            self.exchanges[-1] = (said, answered.removesuffix(replacement) + row.text)
 
     def set_seed(self, number: str) -> None:
         """Draw texts as with another --seed, from the first turn on."""

@@ -335,6 +335,9 @@ class Row:
         init=False)
     unfinished: tuple[bytes, int] = field(default=(b"", 0), init=False)
     """The state of the decoder at the end: the bytes of a character that the end has cut."""
+    replacement: str = field(default="", init=False)
+    """After a `finish`, the end of the text given out that stands for these bytes: U+FFFD, or
+    nothing."""
 
     def __post_init__(self) -> None:
         self.first = self.prompt
@@ -381,6 +384,8 @@ class Row:
         may_begin_stop = self.shown_tail + self.held
         rest = self.add(None)
         self.shown_tail = "" if self.stopped else may_begin_stop
+        cut_bytes, _ = self.unfinished
+        self.replacement = "\ufffd" if cut_bytes and not self.stopped else ""
         return rest
 
     def resume(self) -> None:

@@ -127,6 +127,19 @@ def new_run(tmp_path) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def draw_instead(monkeypatch) -> Callable[[list[int]], None]:
+    """Draw these tokens, one after the other, instead of those of the model. For one row."""
+    import torch
+
+    def draw_instead(tokens: list[int]) -> None:
+        drawn = iter(tokens)
+        monkeypatch.setattr("model.generation.sample",
+                            lambda logits, *options: torch.tensor([next(drawn)]))
+
+    return draw_instead
+
+
+@pytest.fixture
 def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
     """A machine without the developer's key and settings, and a wandb that has seen no other."""
     for name in os.environ:

@@ -12,7 +12,7 @@ from builders import error_lines, exit_code
 from random_runs import random_run
 from saved_models import edit_json, export_to, their_folder
 from saved_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
-from small_tokenizers import train_sentencepiece
+from small_tokenizers import FIRST_BYTE, train_sentencepiece
 from transformers import AutoTokenizer
 
 import generate as script
@@ -338,6 +338,18 @@ def test_an_answer_that_went_on_is_remembered_as_a_whole(tmp_path, talk):
     folder = chat_folder(tmp_path, positions=256)
     first, more, second = talk(folder, "def f", ":more", "x").out.split("\n")[:3]
     assert second == answer(folder, "def f", first + more, "x")
+
+
+def test_an_answer_that_went_on_within_a_character_is_remembered(tmp_path, talk, draw_instead):
+    first, second = [FIRST_BYTE + byte for byte in "é".encode()]
+    draw_instead([first, second, FIRST_BYTE + ord("!")])
+    argv = ("--max-new-tokens", "1", "--device", "cpu")
+    with mock.patch.object(script, "encode_chat", wraps=encode_chat) as encode:
+        out = talk(chat_folder(tmp_path), "def f", ":more", "x", argv=argv).out
+    assert out == "\ufffd\né\n!\n"
+    _, _, prompt, exchanges = encode.call_args.args
+    assert prompt == "x"
+    assert exchanges[0] == ("def f", "é")
 
 
 def test_with_several_samples_each_line_is_a_chat_of_its_own(tmp_path, talk):

@@ -584,17 +584,6 @@ def test_a_single_sample_shows_no_progress(call, bars):
     assert "generate:" not in call("--prompt", "x", "--max-new-tokens", "5").err
 
 
-@pytest.fixture
-def draw_instead(monkeypatch):
-    """Draw these tokens, one after the other, instead of those of the model. For one row."""
-    def draw_instead(tokens):
-        drawn = iter(tokens)
-        monkeypatch.setattr("model.generation.sample",
-                            lambda logits, *options: torch.tensor([next(drawn)]))
-
-    return draw_instead
-
-
 def test_a_text_past_the_training_rows_gets_a_note(call, tokenizer):
     room = 32 - len(tokenizer.encode(PROMPT))
     assert "this text has" not in call("--prompt", PROMPT, "--max-new-tokens", str(room)).err
