@@ -242,8 +242,9 @@ def load(
     model.to(where).eval()
     if where.type == "cpu":
         join_matrices(model)
+    as_loaded = replace(config, model=model_config)  # with the `rope_scaling` that was given
     return Trained(run, config, open_tokenizer(run.path), model, compute,
-                   find_trained_length(run, config), step)
+                   find_trained_length(run, as_loaded), step)
 
 
 def choose_compute_to_generate(

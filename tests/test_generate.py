@@ -591,6 +591,13 @@ def test_a_text_past_the_training_rows_gets_a_note(call, tokenizer):
     assert "this text has 33 tokens; the model was trained on rows of 32" in err
 
 
+def test_a_text_within_the_scaling_that_is_asked_for_gets_no_note(call):
+    words = ("--prompt", "x", "--rope-scaling", "yarn", "--rope-factor", "3")
+    assert "this text has" not in call(*words, "--max-new-tokens", "95").err
+    err = call(*words, "--max-new-tokens", "96").err
+    assert "this text has 97 tokens; the model has a rope_scaling that reaches 96" in err
+
+
 def test_the_default_length_is_what_the_longest_prompt_leaves(call, tokenizer):
     """In a context of 32 tokens, which have room for more behind the first prompt."""
     words = ("--run", "runs/learned", "--prompt", "x", "--prompt", PROMPT)

@@ -327,6 +327,15 @@ def test_a_text_past_a_scaling_is_warned_of_in_its_words(tmp_path):
         "may get worse")
 
 
+def test_a_text_within_a_scaling_that_load_is_given_gets_no_warning(run):
+    """Three times the 32 tokens of a training row, in a context of 128."""
+    scaled = load(run, rope_scaling=RopeScaling("yarn", 3.0))
+    assert scaled.describe_excess(96) is None
+    assert scaled.describe_excess(97) == (
+        "this text has 97 tokens; the model has a rope_scaling that reaches 96, and past that it "
+        "may get worse")
+
+
 def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):
     trained = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
     run = random_run(tmp_path / "runs", "trained", **trained)
