@@ -246,7 +246,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
     say(f"{name}: {which}, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
-        f"{'compiled' if options.compile else 'not compiled'}")
+        f"{name_compilation(trained, options.compile)}")
     if options.dtype == "int8":
         warn_if_int8_is_slow(trained, n_rows, options.compile)
     if options.compile:
@@ -268,6 +268,16 @@ def name_weights(trained: Trained, checkpoint: str) -> str:
     if 0 < trained.step < last_step:  # 0: not known
         return f"best weights, of step {trained.step} of {last_step}"
     return "best weights"
+
+
+def name_compilation(trained: Trained, compiled: bool) -> str:
+    """Return in words for which texts decoding is compiled: none, all or the shorter ones."""
+    if not compiled:
+        return "not compiled"
+    limit = trained.model.position.cache_limit
+    if limit < trained.model.config.max_positions:  # dynamic scaling
+        return f"compiled up to {limit} tokens"
+    return "compiled"
 
 
 def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:

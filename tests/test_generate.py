@@ -556,6 +556,20 @@ def test_the_notice_of_compiling_comes_before_the_text(call, expected, tokenizer
     assert shown.startswith(f"{PROMPT}{text}\nprefill: ")
 
 
+@pytest.mark.parametrize("new_tokens, notes", [(31, 0), (32, 1)])
+def test_a_text_that_dynamic_scaling_leaves_without_a_cache_is_called_eager(
+    call, monkeypatch, new_tokens, notes
+):
+    """A prompt of 1 token. Training rows have 32."""
+    monkeypatch.setattr(compiled, "compile_step", lambda *_, **options: next_logits)
+    words = ("--prompt", "x", "--max-new-tokens", str(new_tokens), "--compile")
+    err = call(*words, "--rope-scaling", "dynamic", "--rope-factor", "2").err
+    assert "cpu, float32, compiled up to 32 tokens\n" in err
+    note = ("note: decoding is eager, because with dynamic scaling a text of more than 32 tokens "
+            "has no cache\n")
+    assert err.count(note) == notes
+
+
 @pytest.fixture
 def bars(monkeypatch):
     """The options of all progress bars, which appear at once."""
