@@ -21,11 +21,11 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
-    lr: Annotated[float, Range(ge=0)] = 1e-3
+    lr: Annotated[float, Range(ge=0, le=1e6)] = 1e-3
     """Peak learning rate of AdamW."""
-    muon_lr: Annotated[float | None, Range(ge=0)] = None
+    muon_lr: Annotated[float | None, Range(ge=0, le=1e6)] = None
     """Peak learning rate of Muon, whose update has the rms of an AdamW step. Unset: lr."""
-    weight_decay: Annotated[float, Range(ge=0)] = 0.1
+    weight_decay: Annotated[float, Range(ge=0, le=1e6)] = 0.1
     """Decoupled weight decay, on the hidden matrices only."""
     beta1: Annotated[float, Range(ge=0, lt=1)] = 0.9
     """Decay of AdamW's first moment."""

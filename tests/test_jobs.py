@@ -228,7 +228,8 @@ def tiny_training(workdir: Path, name: str, **options: object) -> Training:
 
 @pytest.mark.slow
 def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
-    training = tiny_training(workdir, "lost", **{"optim.lr": 1e30})
+    rates = {"optim.lr": 1e6, "optim.weight_decay": 1e6}
+    training = tiny_training(workdir, "lost", **rates)
     job = RecordJob(name="lost-s0", trainings=[training], arm="lost", max_spans=4, device="cpu")
     assert do_job(train.run_training, str(tmp_path), job, StopSignal()) is None
     assert has_diverged(Path(training.folder))
