@@ -86,12 +86,20 @@ def test_a_resumed_run_may_have_more_steps(finished):
     assert read_config(finished / "config.yaml").train.steps == 3
 
 
-@pytest.mark.parametrize("option", ["--branch-from", "--init-from", "--config"])
+@pytest.mark.parametrize("option", ["--init-from", "--config"])
 def test_a_command_that_torchrun_restarts_needs_resume_auto(finished, monkeypatch, option):
     """Else each restart would be another run."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     with pytest.raises(UserError, match="say --resume auto"):
         start(option, finished)
+
+
+def test_a_branch_that_torchrun_restarts_is_to_be_resumed_by_its_name(finished, monkeypatch):
+    """--resume auto cannot be given with --branch-from."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(UserError, match="say --resume and its name, without --branch-from$"):
+        start("--branch-from", finished)
+    assert start("--resume", finished).resumed.path == finished
 
 
 # --- a run from the weights of another ------------------------------------------------------------
