@@ -19,7 +19,7 @@ from gyre.compute import (
     resolve_dtype,
 )
 from gyre.estimate import estimate_seconds, training_flops
-from gyre.memory import check_fits, count_least_bytes, count_rows, count_shards
+from gyre.memory import check_batch, check_fits, count_least_bytes, count_rows, count_shards
 from gyre.options import Config, make_config
 from gyre.parallel import World
 from gyre.rundir import RunDir, check_runs_folder
@@ -57,6 +57,7 @@ def resolve_auto(start: Start, world: World) -> Resolved:
     # longest that connected processes wait for each other.
     data = prepare_data(start, world)
     config, chosen = start.draft.fit(data.manifest)
+    check_batch(config, world)
     world.connect()
     compute, expected_seconds = choose_compute(config, world)
     check_fits(config, world, compute.dtype, compute.compiled)
@@ -152,6 +153,7 @@ def check_start(start: Start, world: World) -> None:
     # Sizes that are chosen for the text are not known yet, and `resolve_auto` checks them later.
     sizes_are_known = start.draft.fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
+        check_batch(config, world)
         # How training computes is chosen later. Assume what needs the least: a logit takes 2 bytes
         # on a CPU, in bfloat16 and not compiled, and 4 elsewhere, in bfloat16 and compiled.
         check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")

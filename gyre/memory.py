@@ -23,6 +23,20 @@ def check_fits(config: Config, world: World, dtype: torch.dtype, compiled: bool)
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
 
+def check_batch(config: Config, world: World) -> None:
+    """Raise UserError if no memory holds the rows that a process reads for a step.
+
+    train.micro_batch_size makes no difference: the rows are read together (`TokenDataset.batch`).
+    """
+    rows = count_share(config.train, world)
+    # At their peak, four arrays of 8-byte integers: the places of the tokens in the file, the
+    # tokens there, x and y. The keys of dropout come after the first two are freed, and take less.
+    size = 4 * 8 * rows * (config.data.seq_len + 1)
+    check_memory(torch.device("cpu"), size,
+                 f"reading {rows} rows of {config.data.seq_len} tokens for each step",
+                 "choose a smaller train.batch_size or data.seq_len")
+
+
 def check_table(model: ModelConfig, origin: str, advice: str) -> None:
     """Raise UserError if no memory holds the table of rotations of a model. `origin` says where its
     length is from."""
@@ -66,10 +80,15 @@ def count_logit_bytes(device: torch.device, dtype: torch.dtype, compiled: bool) 
 
 def count_rows(train: TrainConfig, world: World) -> int:
     """Return the largest number of rows in one forward pass of one process."""
-    share = math.ceil(train.batch_size / world.size)
+    share = count_share(train, world)
     if train.micro_batch_size is None:
         return share
     return min(train.micro_batch_size, share)
+
+
+def count_share(train: TrainConfig, world: World) -> int:
+    """Return the largest number of rows of a step in one process."""
+    return math.ceil(train.batch_size / world.size)
 
 
 def count_shards(train: TrainConfig, world: World) -> int:

@@ -522,9 +522,10 @@ def test_with_wsd_no_cooldown_helps_where_all_steps_warm_up(workdir, capfd):
 # --- memory ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seq_len, checked", [("auto", 0), ("64", 1)])
+@pytest.mark.parametrize("seq_len, checked", [("auto", 0), ("64", 2)])
 def test_memory_is_checked_once_all_sizes_are_known(workdir, monkeypatch, seq_len, checked):
-    """Before the text is read, numbers chosen for it are at their largest."""
+    """For a batch, and for the model. Before the text is read, numbers chosen for it are at their
+    largest."""
     calls = []
     monkeypatch.setattr(gyre.memory, "check_memory", lambda *asked: calls.append(asked))
     argv = tiny_argv(workdir, f"--data.seq_len={seq_len}", "--train.sample_tokens=0")

@@ -9,6 +9,7 @@ from builders import CPU, build_setup, read_metric, run_python, tiny_argv, train
 
 from errors import UserError
 from gyre import memory
+from gyre.auto import check_start
 from gyre.options import TrainConfig
 from gyre.parallel import ALONE, World
 from gyre.start import resolve
@@ -28,9 +29,10 @@ def asked_bytes(monkeypatch):
 def test_the_bytes_of_logits_are_counted(workdir, asked_bytes):
     """The first check counts 2 bytes, the least that a logit can take. The second knows that the
     training is in float32, and counts 4. A pass has 5 rows of 20 tokens, with 300 logits each.
+    Before each of them, the batch is checked.
     """
     build_setup(workdir, "--train.micro_batch_size=5")
-    first, second = asked_bytes
+    _, first, _, second = asked_bytes
     assert second - first == 2 * 5 * 20 * 300
 
 
@@ -106,6 +108,49 @@ def test_a_batch_that_no_memory_holds_names_what_to_lower(workdir):
     words = r": choose a smaller model, data\.seq_len or train\.micro_batch_size$"
     with pytest.raises(UserError, match=words):
         memory.check_fits(config, ALONE, torch.float32, compiled=False)
+
+
+def test_rows_that_no_memory_holds_are_refused_whatever_a_pass_has(workdir):
+    start = resolve(tiny_argv(workdir, "--train.batch_size=1000000000000",
+                              "--train.micro_batch_size=4"), "")
+    words = ("^reading 1000000000000 rows of 20 tokens for each step takes 672,000.0 GB or more, "
+             r"and cpu has .*: choose a smaller train\.batch_size or data\.seq_len$")
+    with pytest.raises(UserError, match=words):
+        check_start(start, ALONE)
+
+
+PEAK_OF_A_BATCH = """
+import re
+import sys
+from pathlib import Path
+import numpy as np
+from data.dataset import TokenDataset
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+file = Path(sys.argv[1])
+np.zeros(1000, dtype=np.uint16).tofile(file)
+
+def read(rows):
+    data = TokenDataset(file, seq_len=99, batch_size=rows, seed=1, dtype="uint16",
+                        vocab_size=300)
+    data.batch(0)
+
+read(10)
+before = peak()
+read(20_000)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux has this file")
+def test_reading_a_batch_takes_so_many_bytes(workdir, asked_bytes, tmp_path):
+    config = resolve(tiny_argv(workdir, "--train.batch_size=20000", "--data.seq_len=99"), "").config
+    memory.check_batch(config, ALONE)
+    kibibytes = int(run_python(PEAK_OF_A_BATCH, tmp_path / "train.bin"))
+    assert kibibytes * 1024 == pytest.approx(asked_bytes[0], rel=0.1)
 
 
 @pytest.mark.parametrize("device, dtype, compiled, expected", [
