@@ -375,7 +375,8 @@ def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     product = choose_product(x, weight)  # takes int8 only where `keeps_float_inputs` holds
     if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
-    # On a CPU, `torch._int_mm` (2.13.0) gives arbitrary numbers for sums of one product.
+    # On a CPU, `torch._int_mm` (2.13.0) gives arbitrary numbers for sums of one product
+    # (pytorch/pytorch#195066).
     has_one_input = weight.shape[1] == 1
     if has_one_input or not multiplies_int8():
         return packed_forms.int8_by_float_weights

@@ -667,8 +667,8 @@ def test_runs_that_cannot_be_made_are_refused_before_the_first_step(workdir, cap
 
 @pytest.mark.parametrize("extra, words", [
     ("--data.seq_len=5000", "seq_len"),
-    (f"--train.batch_size={10**12} --train.micro_batch_size={10**11}",
-     "this model with 100000000000 rows of 20 tokens takes 1,200,000.0 GB")])
+    (f"--train.batch_size={10**12}",
+     "reading 1000000000000 rows of 20 tokens for each step takes 672,000.0 GB")])
 def test_bad_input_is_one_line_and_leaves_no_run(workdir, straight, capfd, extra, words):
     before = sorted(straight.parent.rglob("*"))
     assert words in error_lines(capfd, train.main, *tiny_argv(workdir, "--name=bad",
