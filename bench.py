@@ -670,8 +670,8 @@ def count_prefill_flops(config: ModelConfig, length: int) -> float:
     heads = config.n_heads * config.head_dim
     weights = (heads + 3 * config.hidden_dim + config.vocab_size) * config.dim
     compared = config.n_heads * key_dim(config)
-    last = 2 * weights + 2 * length * (compared + heads)  # of each token but the last
-    return forward - (length - 1) * last
+    not_needed = 2 * weights + 2 * length * (compared + heads)  # for each token but the last
+    return forward - (length - 1) * not_needed
 
 
 def find_decoding_limits(

@@ -96,7 +96,8 @@ class Speed:
     """How fast texts were written: reading prompts (prefill), and what follows (decode).
 
     Of prompts of different lengths, prefill reads as many tokens of each as the shortest has. The
-    rest of a longer one is read in decode: its time is counted there, and its tokens nowhere.
+    rest of a longer one is read in decode: its time is counted there, and its tokens nowhere, so
+    that the rate of decode is lower than that of writing alone.
     """
 
     prefill_tokens: int = 0

@@ -278,9 +278,9 @@ def wants_prefill_package(cache: KVCache, length: int) -> bool:
 def has_room_after(cache: KVCache, length: int) -> bool:
     """Return whether a cache has room for one more token after so many.
 
-    If it has none, the number of keys and the capacity are equal, and export would take them for
-    one size: the package would compute garbage with roomier caches. A text's last token is not fed,
-    so that its steps leave room.
+    torch.export tells two sizes apart only if they differ. In a full cache, the number of keys and
+    the capacity are equal: a package that was made there would compute garbage with roomier caches.
+    A text's last token is not fed, so that its steps leave room.
     """
     return cache.length + length < cache.keys[0].shape[2]
 

@@ -351,7 +351,7 @@ class Row:
         """
         if self.stopped:
             return ""
-        n_shown = len(self.shown_tail)
+        n_shown = len(self.shown_tail)  # 0, except after `finish`
         # Of this text, text[:n_shown] has been given out already.
         text = self.shown_tail + self.held + self.decode(token)
         end = find_stop(text, self.stops)

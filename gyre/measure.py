@@ -235,6 +235,9 @@ def cut(blocks: Blocks, seq_len: int, context: int, whole: bool = False) -> Iter
     A target sees from 1 to `context` tokens, depending on its position in the window. Later tokens
     would change none of its losses, so they are left out. Dynamic scaling of RoPE is the
     exception: the length of the text changes the rotations, so windows have to be `whole`.
+
+    With `seq_len` 128 and `context` 512, the block at offset 256 is scored in the window from 0 to
+    512: 256 tokens of it are before the block, and 128 behind it.
     """
     scored = min(context, seq_len)
     for offset, starts in blocks:

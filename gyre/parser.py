@@ -18,7 +18,8 @@ from gyre.suggest import advise, suggest_name
 from gyre.yaml_files import OUR_CONFIGS, YAML, names_text
 
 TWO_DASHES = "-\u2060-"
-"""Stands for the value `--` while argparse parses. There is an invisible character in it."""
+"""Stands for the value `--` while argparse parses: `join_values` puts it there, and `add_option`
+takes it for `--` again. There is an invisible character in it."""
 
 # What the options that name a file, a folder or a run are called in a message.
 NAMES = {"run": "--run", "runs": "RUN", "source": "FROM", "target": "OUT", "config": "--config",

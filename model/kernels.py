@@ -372,7 +372,8 @@ MAX_FLOAT_TOKENS = 4  # for more, with AVX-512, the library's int8 products are 
 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
-    product = choose_product(x, weight)  # takes int8 only where `keeps_float_inputs` holds
+    product = choose_product(x, weight)
+    # It is chosen as for a float weight. For an int8 weight there are limits of their own.
     if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
     # On a CPU, `torch._int_mm` (2.13.0) gives arbitrary numbers for sums of one product
