@@ -37,10 +37,10 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -49,6 +49,9 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from errors import Range, UserError, importing, report_errors, say
+
+if __name__ == "__mp_main__":  # the process of a subject, before it imports PyTorch
+    interrupts.end_on_interrupt()
 
 with importing(__name__):
     import torch
@@ -220,7 +223,9 @@ def start_subject(contexts: ExitStack) -> Callable[..., Any]:
 
     def call(function: Callable[..., Any], *arguments: object) -> Any:
         try:
-            return process.submit(function, *arguments).result()
+            with blocking_interrupts():  # the first call starts the process
+                future = process.submit(function, *arguments)
+            return future.result()
         except BrokenProcessPool:
             raise UserError("a subject's process was killed, perhaps for lack of memory: choose a "
                             "smaller model, train.batch_size or data.seq_len") from None
@@ -228,9 +233,26 @@ def start_subject(contexts: ExitStack) -> Callable[..., Any]:
     return call
 
 
+@contextmanager
+def blocking_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of this context.
+
+    In a process that is started within, it waits for `interrupts.end_on_interrupt`: while Python
+    starts, it would print a traceback. Windows blocks nothing.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def prepare_process(cache: str) -> None:
     """Prepare the process of a subject."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of each process
+    interrupts.end_on_interrupt()  # where bench.py is not the command
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
     os.environ["XDG_CACHE_HOME"] = cache
 

@@ -44,5 +44,12 @@ def raise_on_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end this process without a word, also one that was blocked until now."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
 if is_command():
     exit_on_interrupt()

@@ -3,6 +3,7 @@
 import io
 import mmap
 import os
+import signal
 import sys
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from types import SimpleNamespace
@@ -196,6 +197,21 @@ def test_processes_measure_both_programs(bench_argv, tmp_path, capsys, monkeypat
 def test_a_process_that_is_killed_is_an_error():
     with ExitStack() as held, pytest.raises(UserError, match="killed, perhaps for lack of memory"):
         bench.start_subject(held)(os._exit, 9)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows blocks no signal")
+@pytest.mark.parametrize("module", ["sitecustomize", "torch"])  # the first module, and a slow one
+def test_ctrl_c_while_a_subject_starts_has_no_traceback(module, tmp_path, monkeypatch, capfd):
+    (tmp_path / f"{module}.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\n"
+        + "time.sleep(60)\n" * (module == "torch"), encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # of the process while Python starts
+    monkeypatch.syspath_prepend(tmp_path)  # and afterwards
+    command = SimpleNamespace(__file__=bench.__file__, __spec__=None)
+    monkeypatch.setitem(sys.modules, "__main__", command)
+    with ExitStack() as held, pytest.raises(UserError, match="killed"):
+        bench.start_subject(held)(os.getpid)
+    assert capfd.readouterr() == ("", "")
 
 
 # --- how it is measured ---------------------------------------------------------------------------
