@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from errors import Range, UserError, importing, report_errors, require_modules, say
+from errors import Range, UserError, find_script, importing, report_errors, require_modules, say
 
 with importing(__name__):
     import torch
@@ -477,10 +477,10 @@ def list_runs(models: list[Model]) -> str:
     bits_column = header.index("bits/byte")
     if any("*" in row[bits_column] for row in rows):
         notes.append("*: of an older version, which counted EOS between documents in: python "
-                     "evaluate.py RUN measures it again")
+                     f"{find_script('evaluate.py')} RUN measures it again")
     if len(tokenizers) > 1:  # no column for numbers that do not compare
         notes.append("losses in nats per token are left out, because the tokenizers differ: "
-                     "python evaluate.py RUN prints them")
+                     f"python {find_script('evaluate.py')} RUN prints them")
         loss_column = header.index("loss")
         for row in (header, *rows):
             del row[loss_column]

@@ -38,7 +38,7 @@ import torch
 
 from data.sources import DataConfig
 from data.tokenizer import TOKENIZER_FILES
-from errors import UserError, did_you_mean, say
+from errors import UserError, did_you_mean, find_script, say
 from files import (
     Busy,
     atomic_path,
@@ -145,7 +145,7 @@ def newest_run(runs: Path) -> Path:
                 say(f"skipped: {error}")
     if not created:
         raise UserError(f"no run with weights in {runs.absolute()}/ yet: make one with `python "
-                        "train.py --config small.yaml`")
+                        f"{find_script('train.py')} --config small.yaml`")
     return max(created, key=lambda folder: created[folder])
 
 
@@ -170,8 +170,8 @@ def find_run(path: Path, runs: Path) -> Path:
         check_is_run(folder)
         return folder
     if is_gguf(path):
-        raise UserError(f"{path} is GGUF, and no run: import it with python export.py "
-                        f"{shlex.quote(str(path))} --to run runs/NAME")
+        raise UserError(f"{path} is GGUF, and no run: import it with python "
+                        f"{find_script('export.py')} {shlex.quote(str(path))} --to run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
     if path.suffix.lower() == ".gguf":
@@ -207,7 +207,7 @@ def suggest_run(path: Path, folder: Path) -> str:
     parts = sorted(name for name in names if len(path.name) > 2 and path.name in Path(name).name)
     if not nearest and parts:  # as `shakespeare`, for the run small-shakespeare-rope-s1
         nearest = f" (did you mean {parts[0]}?)"
-    suggestion = f"{nearest}: python evaluate.py lists the runs"
+    suggestion = f"{nearest}: python {find_script('evaluate.py')} lists the runs"
     # It may be the name of a public model, such as gpt2 or OWNER/NAME.
     is_owner_and_name = len(path.parts) == 2 and not path.parent.exists()
     may_be_public = is_name or is_owner_and_name
@@ -225,11 +225,11 @@ def check_is_run(folder: Path) -> None:
     """Raise UserError, which says what a folder is instead, if it has no file of a run."""
     if has_run_files(folder):
         return
-    advice = "python evaluate.py lists the runs"
+    advice = f"python {find_script('evaluate.py')} lists the runs"
     inside = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
     if is_foreign(folder):
-        advice = (f"import this folder with python export.py {shlex.quote(str(folder))} --to run "
-                  "runs/NAME")
+        advice = (f"import this folder with python {find_script('export.py')} "
+                  f"{shlex.quote(str(folder))} --to run runs/NAME")
     elif (folder.parent / "run.json").is_file():
         advice = f"it is a part of {folder.parent}, which you can give"
     elif inside:

@@ -23,7 +23,7 @@ from matplotlib.image import imread
 import evaluate
 import export
 from data.dataset import find_or_prepare
-from errors import UserError
+from errors import UserError, find_script
 from files import write_json
 from gyre import measure
 from gyre.rundir import RunDir
@@ -232,11 +232,13 @@ def test_steps_past_all_checkpoints_are_of_an_unknown_number(new_run):
     assert " 1156 of ? " in list_of(run.path)
 
 
-def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
+def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces, monkeypatch):
+    monkeypatch.chdir(runs)
     head, rope, pieces, note = list_of(runs / "rope", more_pieces).splitlines()
     assert "bits/byte" in head and "loss" not in head
     assert f" {min(read_metric(more_pieces, 'val/bpb').values()):.4f} " in pieces
     assert note.startswith("losses in nats per token are left out, because the tokenizers differ")
+    assert note.endswith(f": python {find_script('evaluate.py')} RUN prints them")
     assert "loss" in list_of(runs / "rope").splitlines()[0]
 
 
@@ -247,12 +249,14 @@ def test_a_run_without_a_loss_does_not_take_those_of_others_away(runs, new_run):
     assert f" {min(read_metric(runs / 'rope', 'val/loss').values()):.4f} " in rope
 
 
-def test_bits_per_byte_of_an_older_version_are_marked(new_run):
+def test_bits_per_byte_of_an_older_version_are_marked(new_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     run = new_run("a")
     run.checkpoints.save("best", lambda folder: None, {"step": 1})
     run.log({"step": 1, "tokens": 1, "val/loss": 2.0, "val/bpb": 1.25})
     _, row, note = list_of(run.path).splitlines()
     assert " 1.2500* " in row and note.startswith("*: of an older version, which counted EOS")
+    assert note.endswith(f"python {find_script('evaluate.py')} RUN measures it again")
 
 
 # --- measuring on the runs' own text ---

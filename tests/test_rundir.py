@@ -17,7 +17,7 @@ from disk_faults import cut, failing_disks
 import evaluate
 import files
 from data.sources import DataConfig
-from errors import UserError
+from errors import UserError, find_script
 from files import read_json, write_json
 from gyre import rundir
 from gyre.checkpoint import Checkpoints
@@ -276,7 +276,7 @@ def test_where_no_lock_can_be_written_no_name_is_searched(tmp_path, monkeypatch)
 
 def test_without_a_run_the_whole_path_of_runs_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = f"no run with weights in {tmp_path}/runs/ yet: .*python train.py"
+    words = f"no run with weights in {tmp_path}/runs/ yet: .*python .*train.py"
     with pytest.raises(UserError, match=words):
         RunDir.open()
 
@@ -392,10 +392,13 @@ def test_a_run_comes_before_another_of_its_name_in_runs(new_run, tmp_path, monke
 
 
 def refused(path):
-    """What is said of a run that cannot be opened."""
+    """What is said of a run that cannot be opened, with our commands as in their own folder."""
     with pytest.raises(UserError) as caught:
         RunDir.open(path)
-    return str(caught.value)
+    said = str(caught.value)
+    for name in ("evaluate.py", "export.py"):
+        said = said.replace(find_script(name), name)
+    return said
 
 
 @pytest.mark.parametrize("path, message", [
@@ -420,6 +423,20 @@ def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, mess
     new_run("small-rope-s1")
     (tmp_path / "runs" / "smal").mkdir()  # no run
     assert refused(path) == message.replace("HERE", str(tmp_path))
+
+
+@pytest.mark.parametrize("name, script", [
+    (None, "train.py"), ("small", "evaluate.py"), ("runs", "evaluate.py"),
+    ("foreign", "export.py"), ("x.gguf", "export.py")])
+def test_the_advised_command_is_found_from_another_folder(tmp_path, monkeypatch, name, script):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    Path("foreign").mkdir()
+    Path("foreign/config.json").touch()
+    Path("x.gguf").touch()
+    with pytest.raises(UserError) as caught:
+        RunDir.open(name)
+    assert f"python {find_script(script)} " in str(caught.value)
 
 
 def test_a_folder_without_runs_is_named(tmp_path, monkeypatch):
