@@ -2,12 +2,15 @@
 
 import itertools
 import json
+import os
+from unittest.mock import Mock
 
 import pytest
 
 from data.dataset import prepare
 from data.sources import DataConfig
 from errors import UserError
+from tools import shuffle_lines
 from tools.shuffle_lines import main, read_documents
 
 N_DOCUMENTS = 40
@@ -76,3 +79,26 @@ def test_the_order_is_the_same_each_time(prepared, tmp_path):
 def test_other_numbers_of_lines_are_refused(prepared, tmp_path, block):
     with pytest.raises(UserError, match=f"must be a number or all, not {block}"):
         main(block, prepared, tmp_path / "out.txt")
+
+
+@pytest.mark.parametrize("block, folder", [("0", ""), ("all", "nowhere")])
+def test_what_is_refused_leaves_the_file_as_it_was(prepared, tmp_path, block, folder):
+    out = tmp_path / "out.txt"
+    out.write_text("kept", encoding="utf-8")
+    with pytest.raises((UserError, FileNotFoundError)):
+        main(block, prepared / folder, out)
+    assert out.read_text(encoding="utf-8") == "kept"
+
+
+def test_a_text_that_is_not_finished_is_not_written(prepared, tmp_path, monkeypatch):
+    read = Mock(side_effect=[read_documents(prepared, "train"), KeyboardInterrupt])
+    monkeypatch.setattr(shuffle_lines, "read_documents", read)
+    with pytest.raises(KeyboardInterrupt):
+        main("all", prepared, tmp_path / "out.txt")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_pipe_is_refused_before_any_work(prepared, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="OUT .*pipe is a device or a pipe"):
+        main("all", prepared / "nowhere", tmp_path / "pipe")

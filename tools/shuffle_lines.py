@@ -20,6 +20,7 @@ import numpy as np
 
 from data.tokenizer import open_tokenizer
 from errors import UserError, report_errors
+from files import refuse_folder, refuse_other_file, refuse_unwritable, write_file
 
 SEED = 1
 ALL = "all"
@@ -27,15 +28,27 @@ ALL = "all"
 
 def main(block: str, prepared: Path, out: Path) -> None:
     """Write the lines of a prepared text in another order, and print what to hold out."""
+    size = read_size(block)
+    refuse_folder("OUT", str(out))
+    refuse_unwritable("OUT", str(out))
+    refuse_other_file("OUT", str(out), b"")  # a device or a pipe
     generator = np.random.default_rng(SEED)
-    characters = []
-    with out.open("w", encoding="utf-8", newline="") as file:
-        for split in ("train", "val"):
-            documents = [split_lines(text) for text in read_documents(prepared, split)]
-            text = "".join(shuffle(documents, block, generator))
-            file.write(text)
-            characters.append(len(text))
-    print(f"--data.files {out} --data.val_fraction {characters[1] / sum(characters)}")
+    texts = []
+    for split in ("train", "val"):
+        documents = [split_lines(text) for text in read_documents(prepared, split)]
+        texts.append("".join(shuffle(documents, size, generator)))
+    text = "".join(texts)
+    write_file(out, text.encode())
+    print(f"--data.files {out} --data.val_fraction {len(texts[1]) / len(text)}")
+
+
+def read_size(block: str) -> int | None:
+    """Return how many neighbouring lines to mix, None for all. UserError for other words."""
+    if block == ALL:
+        return None
+    if not block.isdecimal() or int(block) == 0:
+        raise UserError(f"the number of lines to mix must be a number or {ALL}, not {block}")
+    return int(block)
 
 
 def read_documents(prepared: Path, split: str) -> Iterator[str]:
@@ -57,22 +70,19 @@ def split_lines(text: str) -> list[str]:
 
 
 def shuffle(
-    documents: list[list[str]], block: str, generator: np.random.Generator
+    documents: list[list[str]], size: int | None, generator: np.random.Generator
 ) -> Iterator[str]:
     """Yield the lines of documents, mixed in blocks of so many, or all of them."""
-    for lines in cut_blocks(documents, block):
+    for lines in cut_blocks(documents, size):
         for i in generator.permutation(len(lines)):
             yield lines[i]
 
 
-def cut_blocks(documents: list[list[str]], block: str) -> Iterator[list[str]]:
+def cut_blocks(documents: list[list[str]], size: int | None) -> Iterator[list[str]]:
     """Yield the lines to mix with one another: so many neighbours of a document, or all lines."""
-    if block == ALL:
+    if size is None:
         yield list(chain.from_iterable(documents))
         return
-    if not block.isdecimal() or int(block) == 0:
-        raise UserError(f"the number of lines to mix must be a number or {ALL}, not {block}")
-    size = int(block)
     for lines in documents:
         for start in range(0, len(lines), size):
             yield lines[start : start + size]
