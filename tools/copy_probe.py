@@ -9,7 +9,6 @@ token of each does not count; and the gain, which is their difference.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from errors import report_errors
 from gyre import measure
+from gyre.parser import Parser
 from gyre.rundir import RunDir
 
 N_WINDOWS = 256
@@ -75,4 +75,6 @@ def make_windows(stream: Tensor, length: int, n: int) -> Tensor:
 
 if __name__ == "__main__":
     with report_errors():
-        main(sys.argv[1:])
+        parser = Parser(__doc__)
+        parser.add_argument("runs", metavar="RUN", nargs="+")
+        main(parser.parse_args().runs)

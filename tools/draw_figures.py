@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from torch import Tensor
 
+from errors import report_errors
+from gyre.parser import Parser
 from model.config import ModelConfig, RopeScaling, ScalingType
 from model.position import ALiBi, Sinusoidal, sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
@@ -293,5 +295,7 @@ def draw_all(folder: Path) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    for file in draw_all(FOLDER):
-        print(file)
+    with report_errors():
+        Parser(__doc__).parse_args()  # it takes none
+        for file in draw_all(FOLDER):
+            print(file)

@@ -1,5 +1,6 @@
 """The map of modules in CONTRIBUTING.md: the first line of each. Run it to write the map again."""
 
+import argparse
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +21,7 @@ def draw_map() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes none
     file = ROOT / "CONTRIBUTING.md"
     before, start, rest = file.read_text(encoding="utf-8").partition("## Map\n\n```\n")
     after = rest[rest.index("\n```\n"):]

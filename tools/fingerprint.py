@@ -8,6 +8,7 @@ with every encoding, optimizer, dtype and number of processes, samples of them, 
 text and a study. Two revisions are equal if all hashes are, on one machine.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -163,4 +164,10 @@ def study(folder: Path, checkout: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # This file runs as a script, which cannot import the parser of our commands.
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", metavar="CHECKOUT")
+    parser.add_argument("output", metavar="OUT.json")
+    options = parser.parse_args()
+    main(options.checkout, options.output)

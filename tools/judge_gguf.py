@@ -14,6 +14,7 @@ import torch
 
 from errors import report_errors
 from gyre.load import Trained, load
+from gyre.parser import Parser
 from model.generation import generate
 from model.sampling import Sampling
 from tools.llama_cpp import Decoder, Model
@@ -69,4 +70,8 @@ def main(run: str, files: list[str]) -> None:
 
 if __name__ == "__main__":
     with report_errors():
-        main(sys.argv[1], sys.argv[2:])
+        parser = Parser(__doc__)
+        parser.add_argument("run", metavar="RUN")
+        parser.add_argument("files", metavar="FILE", nargs="+")
+        options = parser.parse_args()
+        main(options.run, options.files)

@@ -8,7 +8,6 @@ moments and imports were there before the step, and are not among them.
 """
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from errors import report_errors
 from gyre.compute import Compute
+from gyre.parser import Parser
 from tools.profile_training import make_step
 
 
@@ -78,4 +79,7 @@ def name_operator(operators: list[dict[str, Any]], time: float) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with report_errors():
+        parser = Parser(__doc__)
+        parser.add_argument("dtype", choices=["float32", "bfloat16"])
+        main(parser.parse_args().dtype)

@@ -13,7 +13,6 @@ when) count as attention, because the compiler fuses them with it. The decoding 
 and what is packed before it count as sampling.
 """
 
-import argparse
 import math
 import os
 import time
@@ -28,9 +27,11 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from errors import report_errors
 from gyre import compiled
 from gyre.compute import keep_freed_memory
 from gyre.options import make_config
+from gyre.parser import Parser
 from gyre.yaml_files import read_yaml
 from model import kernels, packed_forms
 from model.config import ModelConfig
@@ -65,16 +66,16 @@ class Product:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(__doc__)
     parser.add_argument("rows", type=int)
     parser.add_argument("dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--config", default="bench.yaml")
     parser.add_argument("--tokens", type=int, default=200, help="new tokens of each row")
     parser.add_argument("--folder", help="keep what is compiled in this folder")
     options = parser.parse_args()
-    compiled.OPTIONS["cpp.enable_kernel_profile"] = True
     config = make_config(read_yaml(options.config), {}).model
     config = replace(config, max_positions=options.tokens + 1, dropout=0.0)
+    compiled.OPTIONS["cpp.enable_kernel_profile"] = True
     folder = TemporaryDirectory() if options.folder is None else nullcontext(options.folder)
     device = torch.device("cpu")
     keep_freed_memory()
@@ -195,5 +196,5 @@ def measure_alone(
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
+    with report_errors(), torch.inference_mode():
         main()

@@ -10,7 +10,6 @@ product alone, of contiguous operands. The last line has the rate of a product o
 matrices.
 """
 
-import argparse
 import math
 import time
 from collections import Counter
@@ -22,9 +21,11 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from errors import report_errors
 from gyre.compute import Compute, keep_freed_memory
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import make_config
+from gyre.parser import Parser
 from gyre.step import summed_loss
 from gyre.yaml_files import read_yaml
 from model import kernels, shared_forms
@@ -40,7 +41,7 @@ PRODUCTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(__doc__)
     parser.add_argument("dtype", choices=["float32", "bfloat16"])
     parser.add_argument("--eager", action="store_true")
     options = parser.parse_args()
@@ -171,4 +172,5 @@ def measure_alone(name: str, shapes: list[list[int]], dtype: torch.dtype) -> flo
 
 
 if __name__ == "__main__":
-    main()
+    with report_errors():
+        main()

@@ -11,7 +11,6 @@ are the end of the text, and the printed --data.val_fraction holds out just them
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from data.tokenizer import open_tokenizer
 from errors import UserError, report_errors
 from files import refuse_folder, refuse_other_file, refuse_unwritable, write_file
+from gyre.parser import Parser
 
 SEED = 1
 ALL = "all"
@@ -90,5 +90,9 @@ def cut_blocks(documents: list[list[str]], size: int | None) -> Iterator[list[st
 
 if __name__ == "__main__":
     with report_errors():
-        number, prepared, out = sys.argv[1:]
-        main(number, Path(prepared), Path(out))
+        parser = Parser(__doc__)
+        parser.add_argument("block", metavar="N", help="all, or a number of lines")
+        parser.add_argument("prepared", metavar="PREPARED", type=Path)
+        parser.add_argument("out", metavar="OUT", type=Path)
+        options = parser.parse_args()
+        main(options.block, options.prepared, options.out)

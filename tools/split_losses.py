@@ -8,7 +8,6 @@ before it earlier in its window; a repeated token if it has occurred there, but 
 """
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from errors import report_errors
 from gyre import measure
+from gyre.parser import Parser
 from gyre.rundir import RunDir
 
 WINDOWS = 256  # in a forward pass
@@ -75,4 +75,6 @@ def find_repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 if __name__ == "__main__":
     with report_errors():
-        main(sys.argv[1:])
+        parser = Parser(__doc__)
+        parser.add_argument("runs", metavar="RUN", nargs="+")
+        main(parser.parse_args().runs)
