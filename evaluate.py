@@ -373,8 +373,10 @@ def measure_on_text(models: list[Model], command: Command) -> list[dict[str, Any
     check_use(source)
     with open_text(source) as text:
         documents = text.counts["documents"]
+        size = text.counts["bytes"]
+        unit = "byte" if size == 1 else "bytes"
         noun = "document" if documents == 1 else "documents"
-        say(f"text    {text.counts['bytes']:,} bytes in {documents:,} {noun}")
+        say(f"text    {size:,} {unit} in {documents:,} {noun}")
         note_training_text(models, source, text)
         if command.lengths:  # before anything is measured
             for model, context in zip(models, contexts, strict=True):

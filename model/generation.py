@@ -346,14 +346,14 @@ def check_lengths(model: Transformer, prompts: list[list[int]], max_new_tokens: 
     longest = max(map(len, prompts))
     total = longest + max_new_tokens
     limit = model.config.max_positions
+    prompt = "a prompt of 1 token" if longest == 1 else f"a prompt of {longest} tokens"
     if longest >= limit:
-        raise UserError(f"a prompt of {longest} tokens leaves no room in the context of {limit} "
+        raise UserError(f"{prompt} leaves no room in the context of {limit} "
                         "(model.max_positions): shorten the prompt")
-    if total > limit:
+    if total > limit:  # so at least two are new
         raise UserError(
-            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
-            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
-        )
+            f"{prompt} and {max_new_tokens} new ones make {total}, past the context of {limit} "
+            "(model.max_positions): shorten the prompt or lower max_new_tokens")
     return total
 
 

@@ -555,6 +555,13 @@ def test_a_text_shorter_than_a_row_is_measured(runs, tmp_path, capsys, monkeypat
     assert (record["least_context"], record["most_context"]) == (1, record["text_tokens"] - 1)
 
 
+def test_a_text_of_one_byte_is_in_the_singular(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    _, errors = evaluated(capsys, "rope", f"--data.files={tmp_path / 'a.txt'}")
+    assert "text    1 byte in 1 document" in errors
+
+
 def test_the_advice_for_runs_of_different_texts_works(
         runs, another_text, held_out, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)

@@ -214,6 +214,11 @@ def test_what_the_context_cannot_hold_is_refused():
         Batch(sharp_model(), [make_prompt(3), make_prompt(7)], GREEDY, max_new_tokens=74)
 
 
+def test_a_prompt_of_one_token_is_in_the_singular():
+    with pytest.raises(UserError, match="^a prompt of 1 token and 80 new ones make 81, "):
+        Batch(sharp_model(), [make_prompt(1)], GREEDY, max_new_tokens=80)
+
+
 def test_a_prompt_as_long_as_the_context_is_to_be_shortened():
     with pytest.raises(UserError, match="80 tokens leaves no room .* 80 .*: shorten the prompt$"):
         Batch(sharp_model(), [make_prompt(80)], GREEDY, max_new_tokens=1)
