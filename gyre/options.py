@@ -272,8 +272,8 @@ class Option:
                 value = parse_text(value, parts)
             return msgspec.convert(value, self.hint, strict=False)
         except UnicodeEncodeError:
-            raise UserError(f"{self.name} must be text in UTF-8, not {reprlib.repr(value)}: rename "
-                            "a file that is called so") from None
+            raise UserError(f"{self.name} must be text in UTF-8, not {reprlib.repr(value)}: if a "
+                            "file is called so, rename it") from None
         except (ValueError, RecursionError, yaml.YAMLError):
             shown = reprlib.repr(value)
             advice = ""

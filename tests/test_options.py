@@ -252,7 +252,7 @@ def test_a_later_layer_replaces_the_text_of_an_earlier_one(tmp_path):
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
     # The byte E9 is not UTF-8.
-    (["--name", "caf\udce9"], "^name must be text in UTF-8, not .*: rename a file"),
+    (["--name", "caf\udce9"], "^name must be text in UTF-8, not .*: if a file is called"),
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
     (["--model.rope_scaling.factor", "2"],
      "^model.rope_scaling needs a type: give model.rope_scaling.type$"),
