@@ -142,7 +142,7 @@ def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> No
             web.write_folder(run, staging, chosen)
     after = f", after step {run.step}" if run.step > 0 else ""
     say(f"{target}: {parameters:,} parameters from {source}{after}")
-    note_length(run)
+    note_length(run, to)
     note = describe_use(run, target, to)
     if note is not None:
         say(note)
@@ -161,16 +161,19 @@ def check_reach(run: Exported, source: Path, layout: Target, dtype: str) -> None
                             f"to {reach}: choose {wider}")
 
 
-def note_length(run: Exported) -> None:
+def note_length(run: Exported, to: Written) -> None:
     """Print a note if an export names a longer context than its run was trained for.
 
     By default that is four times the training rows. Other programs use all of it, and do not warn.
+    Nor does the page of `web`, which cannot be told to use less.
     """
     trained = find_trained_length(run.run, read_config(run.run.path / "config.yaml"))
     if trained is not None and run.model.max_positions > trained:
+        advice = f"tell other programs to read {trained}"
+        if to == "web":
+            advice = f"keep the prompt and the new text together within {trained}"
         say(f"note: it names a context of {run.model.max_positions} tokens (model.max_positions), "
-            f"and was trained for {trained}: past that it may get worse, so tell other programs to "
-            f"read {trained}")
+            f"and was trained for {trained}: past that it may get worse, so {advice}")
 
 
 def describe_use(run: Exported, target: Path, to: Written) -> str | None:

@@ -122,6 +122,12 @@ def test_the_page_keeps_no_more_than_4096_tokens(tmp_path, without_npm):
     assert settings_of(out)["context"] == 4096
 
 
+def test_an_export_notes_how_long_a_text_of_the_page_may_be(tmp_path, without_npm, capsys):
+    export_to("web", make_run(tmp_path, max_positions=1024).path, tmp_path / "out")
+    assert ("and was trained for 256: past that it may get worse, so keep the prompt and the new "
+            "text together within 256\n") in capsys.readouterr().err
+
+
 def test_a_model_that_llama_cpp_cannot_compute_is_refused(tmp_path, capsys):
     run = make_run(tmp_path, position="alibi").path
     assert_refused(capsys, "web", run, tmp_path / "out", "position alibi", "llama.cpp")
