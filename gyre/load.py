@@ -204,10 +204,14 @@ def load(
     nothing.
 
     Raises UserError for what is missing, damaged or does not belong together, for int8 elsewhere
-    than on a CPU, and for a scaling that the model cannot have.
+    than on a CPU, and for a scaling that the model cannot have. Raises TypeError for one that is no
+    RopeScaling.
     """
     if dtype not in get_args(InferenceDtype):
         raise UserError(f"dtype must be one of {', '.join(get_args(InferenceDtype))}, not {dtype}")
+    if rope_scaling is not None and not isinstance(rope_scaling, RopeScaling):
+        raise TypeError("rope_scaling must be a RopeScaling, such as RopeScaling('yarn', 4.0), not "
+                        f"{rope_scaling!r}")
     where = resolve_device(str(device))
     if dtype == "int8" and where.type != "cpu":
         raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another dtype")

@@ -254,6 +254,12 @@ def test_another_dtype_is_refused(run, dtype):
         load(run, dtype=dtype)
 
 
+@pytest.mark.parametrize("scaling", ["yarn", {"type": "yarn", "factor": 4.0}, ("yarn", 4.0)])
+def test_a_scaling_of_another_type_is_refused(run, scaling):
+    with pytest.raises(TypeError, match="^rope_scaling must be a RopeScaling, such as .*yarn"):
+        load(run, device="cpu", rope_scaling=scaling)
+
+
 def test_a_device_may_be_one_of_torch(run):
     assert load(run, device=torch.device("cpu")).device.type == "cpu"
 
