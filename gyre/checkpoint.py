@@ -216,7 +216,9 @@ class Checkpoints:
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
         advice = f"train on with --resume {shlex.quote(str(self.path))}, or choose another run"
-        if self.has_best:  # an imported run has only that, and cannot be resumed
+        if self.can_resume:  # the name is none of ours
+            advice = "choose the checkpoint 'best' or 'last', or another run"
+        elif self.has_best:  # an imported run has only that, and cannot be resumed
             advice = "choose the checkpoint 'best', or another run"
         raise UserError(f"{self.path} has no checkpoint {name!r}: {advice}")
 

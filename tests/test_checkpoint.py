@@ -110,6 +110,16 @@ def test_where_only_the_best_was_saved_it_is_advised(tmp_path):
                                  "checkpoint 'best', or another run")
 
 
+@pytest.mark.parametrize("names", [["last"], ["last", "best"]])  # before its first best, and later
+def test_for_an_unknown_checkpoint_both_names_are_advised(tmp_path, names):
+    checkpoints = saved(tmp_path)
+    for name in names:
+        save(checkpoints, name, 1)
+    with pytest.raises(UserError, match="no checkpoint 'first': choose the checkpoint 'best' or "
+                       "'last', or another run$"):
+        checkpoints.load_weights("first")
+
+
 def test_a_step_that_cannot_be_saved_is_named_by_its_folder(tmp_path):
     checkpoints = saved(tmp_path)
     (checkpoints.path / "kept").touch()
