@@ -175,12 +175,12 @@ def check_sampling_names(sampling: Iterable[str]) -> None:
 def check_numbers(values: Mapping[str, Any]) -> None:
     """Raise TypeError for an option that is no number, or no whole one where it has to be.
 
-    Those that are unset by default may be None.
+    True is no number, as on the command line. Those that are unset by default may be None.
     """
     for name, value in values.items():
         if value is None and name in ("max_new_tokens", "top_k", "top_p", "min_p"):
             continue
-        if not isinstance(value, numbers.Real):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError(f"{name} must be a number, not {value!r}")
         is_whole = isinstance(value, numbers.Integral)
         if name in ("max_new_tokens", "seed", "top_k") and not is_whole:

@@ -158,7 +158,8 @@ def test_a_prompt_that_is_no_text_is_refused(model):
 @pytest.mark.parametrize("name, value, kind", [
     ("max_new_tokens", 5.0, "a whole number"), ("top_k", 2.5, "a whole number"),
     ("seed", "7", "a number"), ("temperature", "0.7", "a number"), ("seed", None, "a number"),
-    ("temperature", None, "a number"), ("repetition_penalty", None, "a number")])
+    ("temperature", None, "a number"), ("repetition_penalty", None, "a number"),
+    ("seed", True, "a number"), ("top_k", True, "a number"), ("temperature", False, "a number")])
 def test_an_option_of_another_type_is_refused(name, value, kind, model):
     with pytest.raises(TypeError, match=f"^{name} must be {kind}, not {value!r}$"):
         model.generate(PROMPT, **{name: value})
