@@ -5,11 +5,11 @@
 # Guess before the run: dates and differences come back as they were written, whatever unit the column has,
 #     by fastparquet and by pyarrow.
 # Seen: with times="int96", for Spark and Impala, only columns in nanoseconds are right. Those that pandas 3
-#     makes are in microseconds: each date of 2020 or 2021 is the 18th or 19th of January
-#     1970. By default, dates in seconds, as pandas takes them from NumPy's days, are divided by a million:
-#     May 2021 is 27 minutes after the start of 1970 by pyarrow, and with a time zone by fastparquet, too,
-#     which fails without one.
-#     Differences in seconds are divided by a million: an hour is none, and 491 days are 42 seconds.
+#     makes are in microseconds: each date of 2020 or 2021 is the 18th or 19th of January 1970. By default,
+#     dates in seconds, as pandas takes them from NumPy's days, are divided by a million: May 2021 is 27
+#     minutes after the start of 1970 by pyarrow, and with a time zone by fastparquet, too, which fails
+#     without one. Differences in seconds are divided by a million: an hour is none, and 491 days are 42
+#     seconds.
 # Cause: int96 takes the integers of any unit for nanoseconds. Those in seconds are declared as
 #     milliseconds and divided by 1,000 instead of multiplied; differences in seconds are declared as
 #     microseconds and not changed (writer.py, `convert` and `time_factors`).
