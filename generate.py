@@ -143,8 +143,8 @@ class ModelOptions:
     """Which run, and how its model computes."""
 
     run: str | None = None
-    """A run: its folder, or its name in runs/. Or a folder of Hugging Face's or Meta's, or a GGUF,
-    which is read as export.py --to run reads it. Unset: the newest run in runs/."""
+    """A run: its folder, or its name in runs/. Or a folder of Hugging Face's or Meta's, or a GGUF:
+    these are converted first, as by export.py --to run. Unset: the newest run in runs/."""
     dtype: InferenceDtype = "float32"
     """In float32 a text is the same alone, in a batch and on another machine. bfloat16 keeps 8
     significant bits of a number, and is up to twice as fast on some processors, slower on others.
@@ -394,6 +394,8 @@ def converse(trained: Trained, chat: Chat | None, options: argparse.Namespace) -
         try:
             line = input("> " if shows_prompt else "")
         except (EOFError, KeyboardInterrupt):
+            if shows_prompt:
+                print()  # ends the line of the prompt
             return session.speed
         if line.strip() in ENDS:
             return session.speed
@@ -552,7 +554,8 @@ class Session:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
         row = self.rows[0]
-        # The new text has the whole character of which the last one has shown a part.
+        # The last text may end with U+FFFD, for the first bytes of a character. The new text begins
+        # with the whole character, so that one is dropped.
         replacement = row.replacement
         row.resume()
         self.continue_text(self.ids[-kept:], self.rows)

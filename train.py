@@ -147,6 +147,7 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
+    # What is opened before `setup.stop` is entered. It is moved behind that below.
     opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
         run = open_run(start, setup, opened)  # now, because the result is written there
@@ -160,7 +161,8 @@ def begin_run(
     contexts.enter_context(opened.pop_all())
     if run is None:
         run = open_run(start, setup, contexts)
-    contexts.callback(setup.stop.end_steps)  # at the end, before the run in wandb is closed
+    # At the end all is saved. From then on Ctrl-C acts at once, also while wandb is closed.
+    contexts.callback(setup.stop.end_steps)
     if base is not None:
         run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
     return run, steps, bar
@@ -234,7 +236,7 @@ def take_steps(
     while True:
         # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
         step = progress.step
-        steps_then = step + 1  # that are taken when this one is
+        steps_then = step + 1  # how many are taken after this one
         # The last step is always due, so no step is started after it.
         may_start_next = not is_asked_to_stop and not is_due(setup, steps_then, first_save)
         next_step = step + 1 if may_start_next else None
@@ -569,7 +571,7 @@ def draw_sample(setup: Setup) -> str:
 
 
 def show_sample(setup: Setup, sample: str) -> None:
-    """Print a sample."""
+    """Print a sample on rank 0, without control characters, under the number of its step."""
     if setup.world.is_main:
         say(f"--- sample at step {setup.progress.step}\n{hide_controls(sample)}\n---")
 

@@ -206,8 +206,8 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     """Train what is missing of a run: all, the rest of it, or nothing. Return how it ended.
 
     Raises UserError if it failed, if it was trained further by hand, or if `stop` asked it to stop.
-    A run that is stopped in its training has saved. One that another process was training has not
-    been begun here.
+    A run that is stopped in its training has saved. If `stop` came while this waited for another
+    process that trains the run, nothing was begun here.
     """
     folder = Path(training.folder)
     # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
@@ -308,9 +308,9 @@ def has_diverged(folder: Path) -> bool:
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Stop the jobs with these keys on a worker, and return the keys of those that it is doing.
 
-    Jobs that are being done end: one that trains saves first, and one that waits until another
-    process has prepared its text goes on waiting. Jobs that are not being done will not begin. Dask
-    fills in `dask_worker` because of its name.
+    A job in progress ends, after saving if it trains. Only one that waits until another process has
+    prepared its text goes on waiting. Jobs that are not in progress will not begin. Dask fills in
+    `dask_worker` because of its name.
     """
     dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}

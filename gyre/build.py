@@ -213,8 +213,9 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
                         "to go on")
     if is_given or steps == steps_when_saved:
         return
-    # The last command gave the run another end than config.yaml, and it is not known which one is
-    # meant. With --resume auto the run may be past both ends: it is finished, and left as it is.
+    # The last command gave the run another end than config.yaml, such as 200 instead of 100, and it
+    # is not known which one is meant. With --resume auto the run may have taken 200 steps: it is
+    # finished, and left as it is.
     is_finished = step >= max(steps, steps_when_saved)
     if not is_finished:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "

@@ -250,7 +250,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
 
     With `setup.reads_late` the CPU does not wait for the GPU here. The GPU decides whether loss and
     gradient are finite, and copies the results to the CPU when it has them. Meanwhile the caller
-    can start the next step, which reads its batch, so that no other thread has to.
+    can start the next step. That also reads its batch, so that batches need no thread of their own.
     """
     started_at = time.perf_counter()
     config = setup.config

@@ -1,4 +1,4 @@
-"""A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
+"""There is still a whole checkpoint after a crash, a full disk or a damaged file."""
 
 import errno
 import hashlib
@@ -145,8 +145,8 @@ def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
 
 
 @pytest.mark.parametrize("manifest", ["[" * 100_000, None], ids=["nested", "folder"])
-def test_a_manifest_that_is_none_makes_a_checkpoint_damaged(tmp_path, manifest):
-    """Then the checkpoint before it is read."""
+def test_what_is_no_manifest_makes_a_checkpoint_damaged(tmp_path, manifest):
+    """Then the checkpoint before it is read. None: a folder stands in the place of the file."""
     checkpoints = saved(tmp_path, 1, 2)
     file = checkpoints.path / "last" / MANIFEST
     file.unlink()
@@ -381,7 +381,8 @@ def test_a_pickle_cannot_run_code(tmp_path):
     checkpoints = saved(tmp_path, 1)
     file = checkpoints.path / "last" / TRAINING
     file.write_bytes(pickle.dumps(TouchWhenRead(tmp_path / "executed"), protocol=2))
-    # Without its hash, so that only the reader refuses it. torch would advise to execute it.
+    # Not within `open`, which compares hashes: here only the reader can refuse it. torch would
+    # advise to execute it.
     with pytest.raises(UserError, match="training.pt holds no training state: restore it$"):
         checkpoints.load_training(file.parent)
     assert not (tmp_path / "executed").exists()
@@ -433,7 +434,8 @@ def test_a_folder_that_cannot_be_removed_stops_no_save(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, end", [("last", ""), ("best", "rename")])
 def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, name, end):
-    """First the files and their folder, then the names; at last .best goes."""
+    """First the files and their folder, then the names, then the folders of the names, which here
+    are one. At last .best goes: it is renamed, and removed under that name."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 1)
     with FailingDisk(-1, WRITERS) as watched:
@@ -459,31 +461,31 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(workdir):
 
 # --- safetensors ----------------------------------------------------------------------------------
 
-LIKE = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}
+TENSORS = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}
 
 
 def test_written_tensors_are_read_by_safetensors(tmp_path):
-    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
-    torch.testing.assert_close(load_file(tmp_path / "a"), LIKE, rtol=0, atol=0)
+    checkpoint.write_safetensors(tmp_path / "a", TENSORS, TENSORS.values())
+    torch.testing.assert_close(load_file(tmp_path / "a"), TENSORS, rtol=0, atol=0)
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
     alive = []
 
     def tensors():
-        for value in LIKE.values():
+        for value in TENSORS.values():
             assert sum(reference() is not None for reference in alive) <= 1
             tensor = value.clone()
             alive.append(weakref.ref(tensor))
             yield tensor
             del tensor
 
-    checkpoint.write_safetensors(tmp_path / "a", LIKE, tensors())
+    checkpoint.write_safetensors(tmp_path / "a", TENSORS, tensors())
     assert len(alive) == 4
 
 
 def test_the_data_starts_at_a_multiple_of_8_bytes(tmp_path):
-    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
+    checkpoint.write_safetensors(tmp_path / "a", TENSORS, TENSORS.values())
     header = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
     assert header % 8 == 0
 
@@ -495,6 +497,6 @@ def test_the_largest_tensor_is_read_first(tmp_path):
 
 
 def test_the_format_is_said_as_transformers_asks(tmp_path):
-    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
+    checkpoint.write_safetensors(tmp_path / "a", TENSORS, TENSORS.values())
     with safe_open(tmp_path / "a", "pt") as stored:
         assert stored.metadata() == {"format": "pt"}

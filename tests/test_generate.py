@@ -45,8 +45,10 @@ def tokenizer(runs):
 
 @pytest.fixture
 def call(runs, monkeypatch, capsys):
-    """Run the script where `runs/` is; return stdout and stderr. The machine does not look busy,
-    of which a note would tell."""
+    """Run the script where `runs/` is; return stdout and stderr.
+
+    The machine never looks busy, because a note would say so on stderr.
+    """
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(script, "busy_load", lambda per_core: 0.0)
 
@@ -589,7 +591,7 @@ def test_several_samples_show_their_progress_after_two_seconds(call, bars):
                   "--temperature", "0")
     assert "generate: 100%" in err
     assert " 15/15 " in err
-    assert not re.search(r"generate: \d+token", err)  # as it shows more than the total
+    assert not re.search(r"generate: \d+token", err)  # without the total: more than that counted
     (options,) = bars
     assert (options["delay"], options["mininterval"]) == (2, 10)  # as stderr is no terminal
 
@@ -613,7 +615,7 @@ def test_a_text_within_the_scaling_that_is_asked_for_gets_no_note(call):
 
 
 def test_the_default_length_is_what_the_longest_prompt_leaves(call, tokenizer):
-    """In a context of 32 tokens, which have room for more behind the first prompt."""
+    """In a context of 32 tokens. Behind the first prompt, x, alone there would be more room."""
     words = ("--run", "runs/learned", "--prompt", "x", "--prompt", PROMPT)
     room = 32 - len(tokenizer.encode(PROMPT))
     assert call(*words).out == call(*words, "--max-new-tokens", str(room)).out

@@ -29,7 +29,7 @@ def asked_bytes(monkeypatch):
 def test_the_bytes_of_logits_are_counted(workdir, asked_bytes):
     """The first check counts 2 bytes, the least that a logit can take. The second knows that the
     training is in float32, and counts 4. A pass has 5 rows of 20 tokens, with 300 logits each.
-    Before each of them, the batch is checked.
+    The batch is checked before each of the two, so that there are four checks.
     """
     build_setup(workdir, "--train.micro_batch_size=5")
     _, first, _, second = asked_bytes
@@ -69,7 +69,7 @@ def test_the_table_of_dynamic_scaling_ends_with_the_trained_length(workdir, leng
 
 
 def test_a_table_is_refused_by_what_making_it_takes(asked_bytes):
-    """8 bytes for each of the 16 pairs in the end, and 24 in double precision before."""
+    """8 bytes for each of the 16 pairs, and 24 more in double precision while it is made."""
     model = ModelConfig(vocab_size=300, max_positions=1000, dim=96, n_heads=3)
     memory.check_table(model, "here", "mend it")
     assert asked_bytes == [1000 * 16 * 32]

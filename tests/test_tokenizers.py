@@ -5,6 +5,7 @@ import math
 import random
 from unittest import mock
 
+import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
@@ -54,6 +55,7 @@ def reference_ids(folder, texts):
 
 
 KINDS = ["llama2", "llama2-json", "llama2-of-4", "llama3"]
+# Texts that spell tokens of the kinds above: special ones, and an added one of llama3, "<thïnk >".
 SPELT = ["<s>a</s>", "<|begin_of_text|>a<|end_of_text|>", "<thïnk > b"]
 SPECIAL = ("<unk>", "<s>", "</s>")  # in a sentencepiece file
 
@@ -95,8 +97,8 @@ def test_imported_ones_begin_and_end_as_in_transformers(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_imported_ones_give_text_back(kind, tmp_path):
-    """But for special tokens. A tokenizer.json may add no space in front of one, yet decoding
-    removes one."""
+    """But for special tokens. Nor where a text begins with a space: a tokenizer.json may add none
+    in front of it, and decoding removes one."""
     SAVE[kind](tmp_path)
     ours = open_tokenizer(tmp_path)
     texts = [text for text in ODD_TEXTS if SPACE not in text and "</s>" not in text]
@@ -117,8 +119,8 @@ def test_imported_ones_leave_with_the_same_ids(kind, tmp_path):
 
 
 def converters_ids(folder, text):
-    """What llama.cpp's convert_hf_to_gguf.py lets llama.cpp see: the sentencepiece file, and a
-    space in front unless add_prefix_space says otherwise. Without that file it sees no scores."""
+    """The ids that llama.cpp gives a text after convert_hf_to_gguf.py: those of the sentencepiece
+    file, with a space in front unless add_prefix_space says otherwise."""
     processor = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
     adds_space = read_json(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
     assert adds_space == (processor.normalize("a") == SPACE + "a")
@@ -231,8 +233,9 @@ def test_a_tokenizer_json_that_joins_characters_is_refused_in_a_gguf(tmp_path, c
 
 @pytest.mark.parametrize("change", ["order", "merges", "added_tokens"])
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
-    """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
-    common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
+    """order: the shortest runs of spaces merge first, so long runs split elsewhere. merges: one is
+    missing, and sentencepiece would merge that pair too, since its piece is there. added_tokens:
+    <unk> is a common token, which has a text."""
     folder = their_folder(tmp_path, "llama2-of-4")
     described = read_json(folder / "tokenizer.json")
     merges = described["model"]["merges"]
@@ -277,8 +280,8 @@ def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
-    """Of up to 149 spaces, and texts full of shorter ones. Mixed are the merges in Llama 2's
-    tokenizer.json as transformers 4 writes it, without a tokenizer.model."""
+    """Of up to 149 spaces, and texts full of shorter ones. 15 pieces are runs of spaces.
+    `mixed`: their merges stand among the others, as in the tokenizer.json of transformers 4."""
     rng = random.Random(7)
     parts = ["  ", "     ", "def", "a", "\n"]
     spaced = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
@@ -292,8 +295,8 @@ def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     assert fields["tokenizer.ggml.scores"][VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
-# transformers 4 reads add_bos_token for Llama's class, and 5 what the file says. For another class
-# both read what the file says.
+# transformers 4 reads add_bos_token for Llama's class, and 5 what the file says, so an export lets
+# the two agree. For another class both read what the file says.
 @pytest.mark.parametrize("kind, adds_bos, file_begins, begins", [
     ("LlamaTokenizer", False, True, False), ("LlamaTokenizer", True, False, True),
     ("PreTrainedTokenizerFast", False, True, True)])
@@ -375,8 +378,8 @@ def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
 
 
 def test_the_settings_say_what_ends_a_text(tmp_path):
-    """Where it is another piece than the sentencepiece file's own end; what older versions of
-    transformers wrote beside it does not matter as long as it is the same."""
+    """Here <end>, and not </s>, the end of the sentencepiece file. An added_tokens.json, which
+    older versions of transformers wrote, changes nothing if it gives the ids of that file."""
     folder = their_folder(tmp_path)
     train_sentencepiece(folder, control_symbols="<end>")
     edit_json(
@@ -441,7 +444,7 @@ def test_a_special_token_of_the_settings_alone_is_refused(stated, tmp_path, caps
 
 @pytest.mark.parametrize("name", ["additional_special_tokens", "extra_special_tokens"])
 def test_special_tokens_that_are_no_list_are_refused(name, tmp_path, capsys):
-    """As transformers does, also where the text is one of the tokens."""
+    """As transformers refuses them, also if the text that stands there is a special token."""
     folder = their_folder(tmp_path, "llama3")
     edit_json(folder / "tokenizer_config.json", **{name: "<|end_of_text|>"})
     with pytest.raises(TypeError, match="must be a list"):
@@ -653,6 +656,7 @@ def test_random_added_tokens_give_the_text_of_tokenizers(save, tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         save(folder)
+        # "+": so that none begins with a space.
         contents = {"+" + "".join(rng.choices(parts, k=rng.randint(1, 3))) for _ in range(5)}
         for content in sorted(contents):
             flags = {flag: rng.random() < 0.2 for flag in ("lstrip", "single_word", "special")}
@@ -773,6 +777,7 @@ def draw_sample(folder, prompt, ids, monkeypatch):
     """The sample of a training with the tokenizer in a folder, if these ids are drawn."""
     setup = mock.MagicMock()
     setup.data.tokenizer = open_tokenizer(folder)
+    setup.train_data.read.return_value = np.array([], dtype=int)  # no words for a prompt
     setup.config.model.max_positions = 64
     setup.config.data.seq_len = 16
     setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
