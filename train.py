@@ -198,19 +198,29 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
     step = setup.progress.step
     if not start.resumed or step == 0 or not validates_after(setup, step):
         return False
+    return not was_validated(start.resumed, setup.world, step)
+
+
+def was_validated(run: RunDir, world: World, step: int) -> bool:
+    """Return whether a run has a validation loss of this step. All ranks call this together."""
     # `RunDir.resume` reads the points again, and warns of damaged lines.
-    points = start.resumed.metrics(warns=False) if setup.world.is_main else []
+    points = run.metrics(warns=False) if world.is_main else []
     was_logged = any("val/loss" in point and point["step"] == step for point in points)
-    return not setup.world.all_gather(was_logged)[0]  # rank 0's: only it has read the points
+    return world.all_gather(was_logged)[0]  # rank 0's: only it has read the points
 
 
 def measure_base(start: Start, setup: Setup) -> dict[str, float] | None:
     """Validate the model of --init-from before the first step, to show what the training gains.
 
-    Returns None for any other training, also if a fine-tuning is resumed or branched off: the
-    command that started it has validated this model already.
+    Returns None for any other training, also if a fine-tuning is resumed from a checkpoint or
+    branched off. One that begins again has usually done this before.
     """
-    return measure_validation(setup) if start.is_fine_tuning else None
+    starts_from_base = setup.base_sha256 != ""
+    if not starts_from_base:
+        return None
+    if start.resumed is not None and was_validated(start.resumed, setup.world, 0):
+        return None
+    return measure_validation(setup)
 
 
 def take_steps(

@@ -143,7 +143,7 @@ def describe(study: Study) -> dict[str, str]:
     }
 
 
-def list_sources(data: Mapping[str, Any]) -> list[str]:
+def name_texts(data: Mapping[str, Any]) -> list[str]:
     """Return the names of the text of a plan: its files, its address, or that of its source."""
     if data.get("files"):
         return data["files"]
@@ -159,7 +159,7 @@ def describe_setting(plan: Plan) -> str:
     model = config["model"]
     optim = config["optim"]
     data = config["data"]
-    text = ", ".join(Path(name).name for name in list_sources(data))
+    text = ", ".join(Path(name).name for name in name_texts(data))
     return (f"Model of {plan.baseline}: {model['n_layers']} layers of width {model['dim']}, "
             f"{model['n_heads']} heads, a vocabulary of {data['vocab_size']}. Training: rows of "
             f"{plan.seq_len} tokens, {plan.step_tokens} tokens a step, "

@@ -335,7 +335,10 @@ class Search:
             if unpacked and begins_as_text(unpacked[0]):
                 spellings = Counter(path[-len(kind):] for path in unpacked)
                 ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
-                ending = glob.escape(suffix) if len(spellings) == 1 else in_any_case(suffix)
+                ending = glob.escape(suffix)
+                if len(spellings) > 1:
+                    suffix = kind
+                    ending = in_any_case(kind)
                 return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{ending}")
         return None
 

@@ -65,12 +65,10 @@ def compile_batch(batch: Batch, previous: NextLogits | None = None) -> NextLogit
     """Return `next_logits`, compiled for the whole text of this batch.
 
     All of it is compiled now, so that no token waits for the compiler. Without a cache, which
-    dynamic RoPE scaling can need, nothing is compiled, and a note on stderr says so. On CUDA,
-    decoding runs as CUDA graphs, and prefill is eager; see `graph_batch`, also for `previous`.
+    dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding runs as CUDA graphs, and
+    prefill is eager; see `graph_batch`, also for `previous`.
     """
     if batch.cache is None:
-        say("note: decoding is eager, because with dynamic scaling a text of more than "
-            f"{batch.model.position.cache_limit} tokens has no cache")
         return next_logits
     if can_graph(batch.model, batch.device):
         return graph_batch(batch, previous, compiled=True)

@@ -1,7 +1,5 @@
 """The rows and shards of one process, and the memory that these take at least."""
 
-import math
-
 import torch
 
 from gyre.compute import check_memory
@@ -88,7 +86,7 @@ def count_rows(train: TrainConfig, world: World) -> int:
 
 def count_share(train: TrainConfig, world: World) -> int:
     """Return the largest number of rows of a step in one process."""
-    return math.ceil(train.batch_size / world.size)
+    return (train.batch_size + world.size - 1) // world.size
 
 
 def count_shards(train: TrainConfig, world: World) -> int:

@@ -225,8 +225,8 @@ def check_together(options: Namespace, argv: list[str]) -> None:
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     if restarted and options.branch_from:
         raise UserError("torchrun has restarted this command, which would start another branch: to "
-                        "go on with the one that it has made, say --resume and its name, without "
-                        "--branch-from")
+                        "go on with the one that it has made, say --resume auto --name and its "
+                        "name, without --branch-from")
     if restarted and not options.resume:
         raise UserError("torchrun has restarted this command, which would start another run: say "
                         "--resume auto")

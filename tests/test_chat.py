@@ -352,6 +352,16 @@ def test_an_answer_that_went_on_within_a_character_is_remembered(tmp_path, talk,
     assert exchanges[0] == ("def f", "é")
 
 
+def test_a_replacement_character_that_the_model_wrote_is_remembered(tmp_path, talk, draw_instead):
+    written = [FIRST_BYTE + byte for byte in "\ufffd".encode()]
+    draw_instead([*written, *[FIRST_BYTE + ord("!")] * 6])
+    argv = ("--max-new-tokens", "3", "--device", "cpu")
+    with mock.patch.object(script, "encode_chat", wraps=encode_chat) as encode:
+        talk(chat_folder(tmp_path), "def f", ":more", "x", argv=argv)
+    _, _, _, exchanges = encode.call_args.args
+    assert exchanges[0] == ("def f", "\ufffd!!!")
+
+
 def test_with_several_samples_each_line_is_a_chat_of_its_own(tmp_path, talk):
     folder = chat_folder(tmp_path)
     expected = answer(folder, "x")

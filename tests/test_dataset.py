@@ -114,7 +114,7 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
 
 # Sizes of a file, of a world and of a batch.
 SIZES = pytest.mark.parametrize(
-    "n, size, batch_size", itertools.product((8, 9, 71, N), (1, 3), (1, 4, 1000)))
+    "n, size, batch_size", [*itertools.product((8, 9, 71, N), (1, 3), (1, 4, 1000))])
 
 
 def all_windows(folder, n, size, batch_size):

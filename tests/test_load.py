@@ -2,6 +2,8 @@
 
 import shutil
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -395,6 +397,14 @@ def test_what_is_held_back_comes_with_the_end(tokenizer):
     """What may be the start of a stop string."""
     ids = [FIRST_BYTE + byte for byte in "ab中".encode()]
     assert play(Row("x", tokenizer, ["bc", "中d"]), ids) == ("xab中", False)
+
+
+def test_a_stopped_text_shows_nothing_of_a_character_behind_the_stop_string():
+    """The token has the stop string and the first byte of a character."""
+    tokenizer: Any = SimpleNamespace(adds_space=False, piece=lambda token: b"d\xc3")
+    row = Row("", tokenizer, ["d"])
+    assert (row.add(0), row.finish(), row.replacement) == ("", "", "")
+
 
 
 def test_half_a_character_at_the_end_is_a_question_mark(tokenizer):

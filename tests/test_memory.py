@@ -119,6 +119,12 @@ def test_rows_that_no_memory_holds_are_refused_whatever_a_pass_has(workdir):
         check_start(start, ALONE)
 
 
+def test_each_process_reads_its_share_of_a_batch(workdir, asked_bytes):
+    config = resolve(tiny_argv(workdir, "--train.batch_size=9"), "").config
+    memory.check_batch(config, World(0, 2, CPU, is_main=True))
+    assert asked_bytes == [32 * 5 * 21]  # 5 rows of 20 tokens, and one more
+
+
 PEAK_OF_A_BATCH = """
 import re
 import sys

@@ -41,6 +41,15 @@ def table(page: str, *header: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
+@pytest.mark.parametrize("data, names", [
+    ({"files": ["a/b.txt", "c.txt"], "source": "files"}, ["a/b.txt", "c.txt"]),
+    ({"url": "https://example.org/d.txt", "source": "url"}, ["https://example.org/d.txt"]),
+    ({"files": None, "hub": "owner/name", "source": "hub"}, ["owner/name"]),
+    ({"source": "stdlib"}, ["stdlib"]), ({}, [""])])
+def test_a_text_is_named_by_what_it_comes_from(data, names):
+    assert report.name_texts(data) == names
+
+
 def test_the_page_has_the_numbers_of_the_records(tmp_path):
     """A loss ± its sd over the seeds 2.0 and 3.0, and a difference of -0.5 and 1.0."""
     path = make_pair(tmp_path / "pair", 2)

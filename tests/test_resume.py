@@ -30,6 +30,7 @@ import gyre.step
 import train
 from ablation.jobs import resumable_step
 from errors import UserError, find_script
+from files import json_sha256, read_json, write_json
 from gyre import rundir
 from gyre.build import check_resumed
 from gyre.code import KIND
@@ -332,6 +333,29 @@ def test_a_killed_fine_tuning_without_its_base_names_both(killed_tuning, capfd):
     error = error_lines(capfd, train.main, "--resume", path)[-1]
     said = f"error: {path} has no checkpoint yet, so it begins again, from {base}: "
     assert error.startswith(said)
+
+
+def test_a_fine_tuning_that_begins_again_saves_after_its_first_step(killed_tuning):
+    path, _ = killed_tuning
+    kill_before("start_step", before_step(2), "--resume", path)
+    assert resumable_step(path) == 1
+
+
+def test_a_fine_tuning_of_an_older_version_begins_again(killed_tuning):
+    """Its run.json has no hash of the weights."""
+    path, _ = killed_tuning
+    record = read_json(path / "run.json")
+    del record["base_sha256"], record["seal"]
+    write_json(path / "run.json", record | {"seal": json_sha256(record)})
+    assert exit_code(train.main, "--resume", path) == 0
+
+
+def test_a_fine_tuning_that_begins_again_measures_its_base_if_that_was_not_done(killed_tuning):
+    path, _ = killed_tuning
+    measured = read_metric(path, "val/loss")[0]
+    (path / METRICS).unlink()  # killed before that was logged
+    assert exit_code(train.main, "--resume", path) == 0
+    assert read_metric(path, "val/loss")[0] == measured
 
 
 def test_a_fine_tuning_has_a_checkpoint_after_its_first_step(workdir, straight):

@@ -12,7 +12,7 @@ import pytest
 from builders import ROOT
 from text_files import SLACK, copied, gz, notes, read, short, write, write_parquet, zstd
 
-from data import readers, tables
+from data import readers, search, tables
 from data.columns import value_text
 from data.prepare import copy_parts
 from data.readers import is_damaged
@@ -162,6 +162,13 @@ def test_a_folder_leaves_out_a_study(tmp_path, capsys):
     shutil.copytree(ROOT / "studies/qk-rates", tmp_path / "deep/rates")
     assert read(tmp_path) == ["text"]
     assert notes(capsys) == [f"{tmp_path}: 1 file of 1 is read (left out: gyre's studies)"]
+
+
+def test_a_plan_that_nobody_may_read_marks_no_study(tmp_path, monkeypatch):
+    write(tmp_path / "plan.json", '{"tuning_seeds": []}')
+    assert search.is_study(tmp_path)
+    monkeypatch.setattr(search.Path, "open", Mock(side_effect=PermissionError))
+    assert not search.is_study(tmp_path)
 
 
 def test_a_plan_of_another_program_leaves_no_folder_out(tmp_path):
@@ -485,12 +492,12 @@ def test_the_glob_of_an_unknown_suffix_escapes_brackets(tmp_path):
 
 def test_a_suffix_in_two_spellings_has_one_glob_for_both(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
-    for name in ("b.vim", "c.vim", "d.VIM"):
+    for name in ("B.VIM", "C.VIM", "d.vim"):
         write(tmp_path / name, name)
     pattern = f"{tmp_path}/**/*.[vV][iI][mM]"
     assert read(tmp_path) == ["text"]
     assert notes(capsys)[0].endswith(f"; to read the .vim files too, add --data.files '{pattern}'")
-    assert read(pattern) == ["b.vim", "c.vim", "d.VIM"]
+    assert read(pattern) == ["B.VIM", "C.VIM", "d.vim"]
 
 
 def test_the_glob_of_an_unknown_suffix_has_its_capitals(tmp_path):

@@ -97,7 +97,7 @@ def test_a_command_that_torchrun_restarts_needs_resume_auto(finished, monkeypatc
 def test_a_branch_that_torchrun_restarts_is_to_be_resumed_by_its_name(finished, monkeypatch):
     """--resume auto cannot be given with --branch-from."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    with pytest.raises(UserError, match="say --resume and its name, without --branch-from$"):
+    with pytest.raises(UserError, match="say --resume auto --name and its name, without "):
         start("--branch-from", finished)
     assert start("--resume", finished).resumed.path == finished
 

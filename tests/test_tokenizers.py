@@ -278,6 +278,16 @@ def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, 
         capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
 
 
+@pytest.mark.parametrize("merges, order", [
+    ("a b, c d", ["ab", "cd"]), ("a bc, ab c, d e", ["abc", "de"]),
+    ("a bc, d e, ab c", None),  # the merges of "abc" go on after those of "de"
+    ("a b, s s, ss ss, s s", ["ab"]),  # s: a space. Its runs may share a score
+    ("s s, a b, s s", None), ("a bc, d e, ab c, s s", None)])
+def test_merges_have_an_order_that_scores_can_have_or_none(merges, order):
+    pairs = [tuple(pair.replace("s", SPACE).split(" ")) for pair in merges.split(", ")]
+    assert formats_tokenizers.merge_order(pairs) == order
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     """Of up to 149 spaces, and texts full of shorter ones. 15 pieces are runs of spaces.
