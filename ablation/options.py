@@ -104,10 +104,6 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
     options = Parser(description, StudyOptions, config=True).parse_args(argv)
     beside = planning.read_plan(Path(options.beside)) if options.beside else None
-    if beside is not None:
-        check_settled(options)
-    if options.tier is None:
-        options.tier = "quick"
     tier = choose_tier(options, beside)
     committed = beside.arms if beside else {}
     arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
@@ -228,7 +224,12 @@ def read_overlay(overlay: Overlay) -> dict[str, Any]:
 
 
 def choose_tier(options: Namespace, beside: Plan | None) -> Tier:
-    """Return the tier, changed as the options say, or that of the study `beside`."""
+    """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
+    option that it has settled. Sets `options.tier` if it is not given."""
+    if beside is not None:
+        check_settled(options)
+    if options.tier is None:
+        options.tier = "quick"
     if beside is not None:
         return planning.tier_beside(beside, options.seeds)
     tier = TIERS[options.tier]

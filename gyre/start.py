@@ -222,19 +222,24 @@ def check_together(options: Namespace, argv: list[str]) -> None:
                         "one of them out")
     if options.at is not None and not options.branch_from:
         raise UserError(f"--at {options.at} has no effect without --branch-from")
-    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    if restarted and options.branch_from:
-        raise UserError("torchrun has restarted this command, which would start another branch: to "
-                        "go on with the one that it has made, say --resume auto --name and its "
-                        "name, without --branch-from")
-    if restarted and not options.resume:
-        raise UserError("torchrun has restarted this command, which would start another run: say "
-                        "--resume auto")
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        check_restarted(options)
     # Not for --resume auto, whose run need not exist yet.
     has_run = options.branch_from or options.resume not in (None, AUTO)
     if has_run and (options.init_from or options.config):
         raise UserError("--resume and --branch-from take the weights and the configuration of "
                         "their run: leave out --init-from and --config")
+
+
+def check_restarted(options: Namespace) -> None:
+    """Raise UserError for a command that starts another run each time torchrun restarts it."""
+    if options.branch_from:
+        raise UserError("torchrun has restarted this command, which would start another branch: to "
+                        "go on with the one that it has made, say --resume auto --name and its "
+                        "name, without --branch-from")
+    if not options.resume:
+        raise UserError("torchrun has restarted this command, which would start another run: say "
+                        "--resume auto")
 
 
 def merge_layers(config_layers: list[Layer], given: Layer) -> Layer:
