@@ -536,7 +536,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # After a prompt that fills this room, `default_new_tokens` returns this number, too.
+            # So `default_new_tokens` is equal to this number after a prompt that fills the room.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -652,14 +652,15 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """Return the speed of a batch that was drawn; `times` are when its tokens came.
 
     Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
-    the rows whose prompt is that short. It ends when the first token has come.
+    the rows whose prompt is that short. It ends when the first token has come. If all these rows
+    end at once, no time tells when that was, and nothing is measured.
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
     prefill_drew_nothing = drawn_by_prefill == 0  # all rows of the shortest prompts ended at once
     some_prompts_are_longer = max(batch.prompt_lengths) > min(batch.prompt_lengths)
     if prefill_drew_nothing and some_prompts_are_longer:
-        # The first time is that of a longer prompt, and none says when prefill ended.
+        # The first time is that of a longer prompt.
         return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]
     return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,

@@ -10,7 +10,8 @@
         --name big --resume auto
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, YAML files can replace the text of the given run, and of its model only the dropout.
+--init-from, both can replace the text of the given run. Of its model, YAML files can replace only
+the dropout.
 --resume and --branch-from keep the configuration of the given run. Of it, the command line can
 change log.*, and train.* but for the batch size. With --branch-from, it can also change the name,
 and optim.* but for the optimizer. A run is written to runs/NAME.
@@ -108,8 +109,8 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             print_end(start, setup, start.resumed, "nothing to do:")
             return Outcome(start.resumed.path)
         # A training that starts from another run saves after its first step, because the other run
-        # can change. Without a checkpoint, a branch cannot be resumed, and a fine-tuning only from
-        # the same weights.
+        # can change. Without a checkpoint, a branch cannot be resumed, and a fine-tuning can begin
+        # again only if its base still has the same weights.
         starts_from_run = start.trunk is not None or setup.base_sha256 != ""
         first_save = progress.step + 1 if starts_from_run else None
         run, steps, bar = begin_run(resolved, setup, contexts)
@@ -147,7 +148,7 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
-    # What is opened before `setup.stop` is entered. It is moved behind that below.
+    # Holds a run that is opened early. Moved behind `setup.stop` below, so that it is closed first.
     opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
         run = open_run(start, setup, opened)  # now, because the result is written there
@@ -352,8 +353,8 @@ def options_for_generate(setup: Setup, run: RunDir) -> list[str]:
 
     A prompt that fills the context, which generate.py would refuse, becomes ''. Of others, spaces
     and line breaks at the end are left out, because nobody sees them in a command. If the prompt
-    leaves room in what the model reads well, the continuation ends within it, because generate.py
-    warns of longer texts.
+    leaves room within the trained length, the continuation ends there, because generate.py warns of
+    longer texts.
     """
     prompt = choose_prompt(setup).rstrip()
     context = setup.config.model.max_positions

@@ -205,8 +205,8 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     --train.steps, a command takes the number in config.yaml, with which the run was started. The
     learning rates depend on it, so a command that would change the number has to say so.
     """
-    steps = start.config.train.steps
     is_given = "train.steps" in start.given
+    steps = start.config.train.steps  # that of config.yaml, unless it is given
     end = steps if is_given else steps_when_saved
     if step >= end and not start.resumes_auto:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "

@@ -152,8 +152,8 @@ def test_prefill_takes_the_joined_matrices_by_the_names_of_their_parts(model):
         assert torch.equal(matrix, torch.cat([layer.weight for layer in layers]))
 
 
-def named_rows(model) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Each joined matrix for prefill, and the weights that it is multiplied as."""
+def joined_and_weights(model) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of each joined matrix and the weights of its names as they are now, concatenated."""
     tensors = read_tensors(model)
     pairs = []
     for names, matrix in find_joined(tensors).items():
@@ -166,7 +166,7 @@ def test_a_matrix_that_a_weight_has_left_is_not_multiplied_with(model):
     join_matrices(model)
     query = model.layers[0].attention.wq.weight
     query.data = query.detach().clone()
-    ((matrix, weights),) = named_rows(model)
+    ((matrix, weights),) = joined_and_weights(model)
     assert len(matrix) == 2 * model.config.hidden_dim
     assert torch.equal(matrix, weights)
 
@@ -176,7 +176,7 @@ def test_a_weight_that_two_layers_share_is_in_one_joined_matrix():
     first, second = (block.attention for block in model.layers)
     second.wq.weight = first.wq.weight
     join_matrices(model)
-    found = named_rows(model)
+    found = joined_and_weights(model)
     assert len(found) == 3  # of the second attention, and of two feed-forward layers
     for matrix, weights in found:
         assert torch.equal(matrix, weights)
@@ -212,7 +212,7 @@ def test_layers_of_another_kind_are_called_one_by_one():
 
 
 def test_shapes_are_computed_without_gradients():
-    """A device without autocast refuses to be asked about it."""
+    """On meta, which has no autocast: asked about it, torch raises an error."""
     layers = (torch.nn.Linear(4, 4, device="meta"), torch.nn.Linear(4, 3, device="meta"))
     with torch.no_grad():
         outputs = call_each(torch.ones(2, 4, device="meta"), layers)

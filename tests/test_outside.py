@@ -11,6 +11,7 @@ def model(*logits: float) -> dict[str, dict[str, list]]:
 
 
 def test_a_cell_has_the_largest_differences_and_the_equal_tokens():
+    """Both after the short prompt and after the long one."""
     assert compare(model(1.0, 2.0), model(1.0, 2.25)) == "2e-01/2e-01; 1/1"
 
 

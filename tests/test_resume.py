@@ -78,7 +78,7 @@ def after_step(number):
     pytest.param("draw_sample", after_step(6), id="sample-6"),
     pytest.param("validate_and_sample", after_step(7), id="validate-7"),
     # Slow: the cases above and the next test show the same. There are checkpoints after three and
-    # six steps. After five, the last one is two steps old, and after six it is new.
+    # six steps. So before step 6 the last one is two steps old, and before step 7 it is new.
     pytest.param("save", always, id="save", marks=pytest.mark.slow),
     pytest.param("start_step", before_step(6), id="step-6", marks=pytest.mark.slow),
     pytest.param("validate_and_sample", after_step(6), id="validate-6", marks=pytest.mark.slow),
@@ -202,7 +202,8 @@ def saves_last(setup, run, name):
 
 @pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
 def test_a_validation_that_is_done_again_may_be_killed(ended, straight, name, when):
-    """Before the second of its two checkpoints, or before its sample: neither is lost."""
+    """Killed between `best` and `last`, or before the sample: loss and sample are logged in the
+    end."""
     kill_before(name, when, "--resume", ended)
     assert exit_code(train.main, "--resume", ended) == 0
     assert_equal_runs(straight, ended)
@@ -210,7 +211,7 @@ def test_a_validation_that_is_done_again_may_be_killed(ended, straight, name, wh
 
 @pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
 def test_the_step_of_a_validation_that_is_killed_can_be_the_best(ended, monkeypatch, name, when):
-    """The validation is done a third time."""
+    """The validation is done a third time. The first time is in the fixture."""
     losses = {3: 5.0, 6: 9.0, 7: 7.0}
     steps = []
 
@@ -241,13 +242,13 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_steps(ended, capfd, monkey
 
 
 def interrupt_after(taken, *argv):
-    """train.py, ended by a second Ctrl-C after so many steps."""
+    """train.py, ended by a second Ctrl-C after so many steps: before the next one is logged."""
     log_step = train.log_step
 
-    def interrupted(setup, *counted):
+    def interrupted(setup, *of_step):
         if setup.progress.step == taken + 1:
             raise KeyboardInterrupt
-        log_step(setup, *counted)
+        log_step(setup, *of_step)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "log_step", interrupted)
