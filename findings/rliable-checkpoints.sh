@@ -22,7 +22,7 @@ python3 -m venv "$folder/env"
 "$folder/env/bin/python" -W ignore - <<'PYTHON'
 import numpy as np
 from rliable import metrics
-from rliable.library import get_interval_estimates
+from rliable import library
 
 N_TASKS, N_CHECKPOINTS = 4, 20
 
@@ -35,7 +35,7 @@ def draw(seed, n_runs, noise):
 
 
 def interval(scores, function, reps):
-    points, intervals = get_interval_estimates({"a": scores}, lambda x: np.array([function(x)]), reps=reps)
+    points, intervals = library.get_interval_estimates({"a": scores}, lambda x: np.array([function(x)]), reps=reps)
     return points["a"][0], intervals["a"][:, 0]
 
 
@@ -52,7 +52,7 @@ for name, function in [("mean", metrics.aggregate_mean), ("interquartile mean", 
     assert ratio > 3
 
 # at one checkpoint, both are the same
-_, third = get_interval_estimates({"a": scores}, lambda x: x.mean(axis=(0, 1)), reps=2000)
+_, third = library.get_interval_estimates({"a": scores}, lambda x: x.mean(axis=(0, 1)), reps=2000)
 _, alone = interval(scores[:, :, 3], metrics.aggregate_mean, 2000)
 print(f"checkpoint 3: {third['a'][:, 3].round(2)}, alone {alone.round(2)}")
 assert np.allclose(third["a"][:, 3], alone, atol=0.05)

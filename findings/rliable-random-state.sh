@@ -23,7 +23,7 @@ import numpy as np
 from arch.bootstrap import IIDBootstrap
 from numpy.random import RandomState
 from rliable import metrics
-from rliable.library import StratifiedBootstrap, StratifiedIndependentBootstrap, get_interval_estimates
+from rliable import library
 
 scores = np.random.default_rng(0).normal(size=(5, 8))
 others = np.random.default_rng(1).normal(size=(5, 8))
@@ -38,14 +38,14 @@ def improvement(values, other_values):
 
 
 def estimate(state):
-    return get_interval_estimates({"a": scores}, mean, reps=200, random_state=RandomState(state))[1]["a"].ravel()
+    return library.get_interval_estimates({"a": scores}, mean, reps=200, random_state=RandomState(state))[1]["a"].ravel()
 
 
 ways = {
     "get_interval_estimates": estimate,
-    "StratifiedBootstrap": lambda state: StratifiedBootstrap(scores, random_state=RandomState(state)).conf_int(
+    "StratifiedBootstrap": lambda state: library.StratifiedBootstrap(scores, random_state=RandomState(state)).conf_int(
         mean, reps=200, method="percentile").ravel(),
-    "StratifiedIndependentBootstrap": lambda state: StratifiedIndependentBootstrap(
+    "StratifiedIndependentBootstrap": lambda state: library.StratifiedIndependentBootstrap(
         scores, others, random_state=RandomState(state)).conf_int(improvement, reps=200, method="percentile").ravel(),
     "arch's IIDBootstrap": lambda state: IIDBootstrap(scores, seed=RandomState(state)).conf_int(
         mean, reps=200, method="percentile").ravel(),
