@@ -207,7 +207,7 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
 
     Raises UserError if it failed, if it was trained further by hand, or if `stop` asked it to stop.
     A run that is stopped in its training has saved. If `stop` came while this waited for another
-    process that trains the run, nothing was begun here.
+    process that trains the run or prepares its text, nothing was begun here.
     """
     folder = Path(training.folder)
     # While somebody trains this run by hand, train.py holds this lock. Hold it here only to look at
@@ -222,7 +222,7 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     # study gets a line of it.
     try:
         with report_errors():
-            start = make_start(training)
+            start = make_start(training, stop)
             print("$", shlex.join(["python", "train.py", *start.argv]), flush=True)
             outcome = run_training(start, stop)
     except SystemExit as error:
@@ -240,8 +240,12 @@ def finish_training(run_training: RunTraining, training: Training, stop: StopSig
     return "finished"
 
 
-def make_start(training: Training) -> Start:
-    """Return how a training goes on, if its run has begun, or else how it begins."""
+def make_start(training: Training, stop: StopSignal) -> Start:
+    """Return how a training goes on, if its run has begun, or else how it begins.
+
+    Prepares the text of one that begins. Raises UserError if `stop` is asked while another process
+    does that.
+    """
     if Path(training.folder).exists():
         run = RunDir.open(training.folder)
         check_encoding(run)
@@ -253,7 +257,8 @@ def make_start(training: Training) -> Start:
         check_encoding(trunk)
         return branch(trunk, argv, training.options, training.at)
     draft = make_draft(training.options)
-    check_text(training, find_or_prepare(draft.config.data).manifest)
+    data = find_or_prepare(draft.config.data, gives_up=stop.is_asked)
+    check_text(training, data.manifest)
     # argv only becomes the "command" in run.json: the options are in the draft, and in `given`. No
     # stem is needed: it is for runs without a name, and a study names its runs in their options.
     return begin(draft, argv, stem="", given=training.options)
@@ -308,9 +313,9 @@ def has_diverged(folder: Path) -> bool:
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Stop the jobs with these keys on a worker, and return the keys of those that it is doing.
 
-    A job in progress ends, after saving if it trains. Only one that waits until another process has
-    prepared its text goes on waiting. Jobs that are not in progress will not begin. Dask fills in
-    `dask_worker` because of its name.
+    A job in progress ends, after saving if it trains. Only one that goes on with a run whose text
+    is gone, and waits until another process has prepared it again, goes on waiting. Jobs that are
+    not in progress will not begin. Dask fills in `dask_worker` because of its name.
     """
     dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}

@@ -4,7 +4,7 @@ import glob
 import math
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -77,12 +77,13 @@ class Prepared:
 
 def find_or_prepare(
     config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False,
-    fit_val_fraction: bool = False,
+    fit_val_fraction: bool = False, gives_up: Callable[[], bool] | None = None,
 ) -> Prepared:
     """Return the prepared data of a configuration. If it is not there, prepare it.
 
     `known` are the settings in the manifest of a run. The data of that run is used while it is
-    there, even if the text has changed since. See `prepare` for what is fitted and raised.
+    there, even if the text has changed since. See `prepare` for what is fitted and raised, and for
+    `gives_up`.
     """
     if known is not None:
         for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
@@ -90,7 +91,7 @@ def find_or_prepare(
                 return open_prepared(folder, known)
     data = find_prepared(config, fit_vocabulary, fit_val_fraction)
     if data is None:
-        data = prepare(config, fit_vocabulary, fit_val_fraction)
+        data = prepare(config, fit_vocabulary, fit_val_fraction, gives_up)
     if data.is_new:
         return data
     source = SOURCES[config.source](config)
@@ -130,18 +131,20 @@ def find_data_of(run: Path, config: DataConfig, known: dict[str, Any] | None) ->
 
 
 def prepare(
-    config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False
+    config: DataConfig, fit_vocabulary: bool = False, fit_val_fraction: bool = False,
+    gives_up: Callable[[], bool] | None = None,
 ) -> Prepared:
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
     With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
     data.vocab_size. With `fit_val_fraction` the share that is held out suits it too. A folder that
     does not match its manifest is made again, with a message. If another process prepares the same
-    folder, wait for it. Raises UserError if the text cannot be prepared.
+    folder, wait for it, until `gives_up` returns True. Raises UserError if the text cannot be
+    prepared, or was given up.
     """
     folder, settings = locate(config, fit_vocabulary, fit_val_fraction)
     with (writing(folder, "make room or choose another folder with --data.prepared"),
-          locked(folder, f"waiting for another process: {folder}")):
+          locked(folder, f"waiting for another process: {folder}", gives_up=gives_up)):
         try:
             return open_prepared(folder, settings)  # another process has made it
         except (OSError, UserError) as reason:

@@ -24,6 +24,8 @@ from ablation.jobs import (
     to_argv,
 )
 from ablation.record import End, measure_runs
+from data.dataset import locate
+from data.sources import DataConfig
 from errors import UserError
 from files import Busy, locked
 from gyre import rundir
@@ -192,6 +194,17 @@ def test_a_stopped_job_does_not_wait_for_a_run(new_run, called, asked_to_stop):
     training = Training(folder=str(live), options=LIVE)
     with (ThreadPoolExecutor(1) as other, locked(live, "busy"),
           pytest.raises(Busy, match="waiting for it, until it was stopped")):
+        other.submit(finish_training, called, training, asked_to_stop).result(timeout=5)
+    assert called == []
+
+
+def test_a_stopped_job_does_not_wait_for_its_text(workdir, tmp_path, called, asked_to_stop):
+    text = DataConfig(source="files", files=[str(workdir / "text.txt")], prepared=str(tmp_path))
+    folder, _ = locate(text)
+    training = Training(folder=str(tmp_path / "live"), options=LIVE | {
+        "data.source": text.source, "data.files": text.files, "data.prepared": text.prepared})
+    with (ThreadPoolExecutor(1) as other, locked(folder, "busy"),
+          pytest.raises(UserError, match="waiting for another process: .*, until it was stopped")):
         other.submit(finish_training, called, training, asked_to_stop).result(timeout=5)
     assert called == []
 
