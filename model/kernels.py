@@ -56,6 +56,7 @@ heads, H_kv key/value heads, D head width.
 
 import functools
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -412,8 +413,13 @@ def has_bfloat16() -> bool:
 
 
 def has_amx() -> bool:
-    """Return whether the processor multiplies whole tiles of bfloat16. False if torch does not
-    tell."""
+    """Return whether oneDNN multiplies whole tiles of bfloat16 here. False if torch does not tell.
+
+    The environment variable ONEDNN_MAX_CPU_ISA can limit oneDNN to older instructions.
+    """
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    if limit.startswith(("SSE", "AVX")) and "AMX" not in limit:
+        return False
     return read_capabilities().get("amx_bf16", False)
 
 

@@ -538,9 +538,19 @@ def test_weights_are_packed_where_that_is_faster(
     (8, True, 5 * 2**17 - 1, True), (9, True, 1, False)])
 def test_matrices_are_too_small_to_be_packed_for_few_rows(rows, amx, size, expected, monkeypatch):
     """On average."""
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(kernels, "read_capabilities", lambda: {"amx_bf16": amx})
     sizes = [size // 2, size + size - size // 2]
     assert kernels.are_too_small(sizes, torch.bfloat16, rows) is expected
+
+
+@pytest.mark.parametrize("limit, expected", [
+    ("AVX512_CORE_BF16", False), ("avx2", False), ("SSE41", False), ("AVX512_CORE_AMX", True),
+    ("DEFAULT", True)])
+def test_amx_is_not_used_where_onednn_is_limited(limit, expected, monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    monkeypatch.setattr(kernels, "read_capabilities", lambda: {"amx_bf16": True})
+    assert kernels.has_amx() is expected
 
 
 def test_no_matrix_is_too_small_for_another_dtype():
