@@ -59,6 +59,7 @@ with importing(__name__):
     from gyre.parser import JoinColumns, Parser
     from gyre.rundir import RunDir, is_foreign
     from gyre.yaml_files import read_config, require_encoding
+    from model.config import SIZE
     from model.encodings import POSITIONS
     from model.transformer import Transformer
 
@@ -71,7 +72,7 @@ LARGE_LOSS = 14  # the perplexity of a larger one, above a million, is shown in 
 class Options:
     """What to measure, and where to write it."""
 
-    context: Annotated[int | None, Range(ge=1)] = None
+    context: Annotated[int | None, SIZE] = None
     """Tokens of the windows that a text is read in. Unset: data.seq_len; of a model that was not
     trained here the length that its configuration names, up to 2048."""
     stride: Annotated[int | None, Range(ge=1)] = None

@@ -730,7 +730,8 @@ def test_a_run_whose_text_has_changed_is_refused_first(runs, workdir, capsys, mo
     ("x --json file/a.json", "--json file/a.json cannot be written, because"),
     ("x --plot file/a.png", "--plot file/a.png cannot be written, because"),
     ("x --json ./a.png --plot a.png", "--json and --plot would both be written to a.png"),
-    ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be at least 1"),
+    ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be in [1, "),
+    ("x --context=2147483648", "context must be in [1, 2147483648), not 2147483648"),
     ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
