@@ -79,6 +79,8 @@ class Record(msgspec.Struct):
     batches_sha256: str
     machine: dict[str, Any]
     trained_by: dict[str, Any]
+    config: dict[str, Any]
+    """Of the longest run."""
     horizons: list[End]
     """One for each length of the study, the longest last."""
     trajectory: list[Point]

@@ -412,9 +412,13 @@ def read_ids(data: Prepared, split: str) -> np.ndarray:
 
 def print_plan(command: Command, plan: Plan) -> None:
     """Print what is compared, and about how long it takes."""
+    recorded = Study.load(Path(command.options.beside)) if command.beside else None
     for arm, overlay in command.arms.items():
-        recorded = "" if arm in command.new_arms else "(recorded, not trained again) "
-        say(f"arm     {arm:<11} {recorded}{' '.join(to_words(overlay))}")
+        note = ""
+        if recorded and arm in recorded.plan.arms:
+            note = "(recorded, not trained again) "
+            overlay = recorded.trained_overlay(arm)
+        say(f"arm     {arm:<11} {note}{' '.join(to_words(overlay))}")
     if plan.grid:
         length = name_length(plan, plan.steps.tuning)
         say(f"tuning  optim.lr {plan.grid}, {length} tokens, seeds {plan.tuning_seeds}")

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ablation import stats
-from ablation.plan import Plan, read_plan
+from ablation.plan import Overlay, Plan, read_plan
 from ablation.record import ContextLoss, End, Record
 from errors import UserError
 from files import read_sealed
@@ -89,6 +89,20 @@ class Study:
         """The records of an arm by seed."""
         return {seed: record for (name, seed), record in sorted(self.records.items())
                 if name == arm}
+
+    def trained_overlay(self, arm: str) -> Overlay:
+        """Return the options of an arm as its runs had them.
+
+        An older version chose some of them by tuning runs: its records have these, but not its
+        plan.
+        """
+        overlay = dict(self.plan.arms[arm])
+        planned = self.plan.config[arm]["model"]
+        for record in self.records_of(arm).values():
+            for name, value in record.config["model"].items():
+                if value != planned.get(name, value):
+                    overlay[f"model.{name}"] = value
+        return overlay
 
     def code_of_encoding(self, arm: str) -> dict[str, list[int]]:
         """The hashes of the code of an arm's encoding, each with the seeds that were trained by it.

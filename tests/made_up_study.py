@@ -36,7 +36,7 @@ def make_record(arm: str, seed: int, effect: float) -> dict[str, Any]:
         "data_sha256": "text", "tokenizer_sha256": "pieces", "batches_sha256": f"batch{seed}",
         "init_sha256": f"init{seed}", "init_kind": "k",
         "embeddings_sha256": f"{scale}{seed}", "embeddings_kind": scale,
-        "machine": {"processor": "Example CPU"}, "trained_by": {"torch": "2.13.0"},
+        "machine": {"processor": "Example CPU"}, "trained_by": {"torch": "2.13.0"}, "config": {},
         "trajectory": make_trajectory(arm), "horizons": make_ends(arm, seed, effect),
         "context": make_contexts(arm, final(arm, seed, effect)),
     }

@@ -393,6 +393,20 @@ def test_beside_a_study_the_recorded_arms_are_marked(workdir, finished, tmp_path
     assert marked == {"sin": True, "rope": True, "b": False}
 
 
+@pytest.mark.parametrize("study", ["five", "qk-long"])
+def test_a_recorded_arm_is_shown_as_its_runs_were(study, tmp_path, monkeypatch, capsys):
+    """The plan of five has matched sinusoids, and tuning runs chose others."""
+    monkeypatch.setattr(runner, "estimate_training", Mock(return_value=0.0))
+    command = resolve(["--beside", str(ROOT / "studies" / study), "--arm=b=model.theta=500",
+                       f"--log.runs={tmp_path}"])
+    runner.print_plan(command, make_plan())
+    arms = [line for line in capsys.readouterr().err.splitlines() if line.startswith("arm ")]
+    shown = {line.split()[1]: [word for word in line.split() if word.startswith("--")]
+             for line in arms}
+    assert shown["sin"] == ["--model.position=sinusoidal", "--model.sinusoid=vaswani"]
+    assert shown["rope"] == ["--model.position=rope"]
+
+
 def test_beside_a_study_its_records_are_taken_over(finished, extended):
     assert Study.load(finished).records.items() <= extended.records.items()
 
