@@ -351,6 +351,10 @@ class JsonTokenizer(Tokenizer):
         front = whole[: len(whole) - len(plain)]
         if front + plain != whole:
             raise UserError(f"{self.path} puts tokens behind every text, so none can be continued")
+        for i in front:
+            if self._tokenizer.id_to_token(i) is None:
+                raise UserError(f"{self.path} puts the id {i} in front of every text, and has no "
+                                "such token: correct its post_processor")
         adds_bos = self.settings.get("add_bos_token")
         reads_it = "Llama" in (self.settings.get("tokenizer_class") or "LlamaTokenizer")
         if not reads_it or adds_bos is None or adds_bos == bool(front):

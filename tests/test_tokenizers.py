@@ -425,10 +425,11 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
     ("tokenizer_config", "eos_token", "#", "what ends a text"),
     ("tokenizer", "post_processor", BEHIND, "puts tokens behind every text"),
     ("tokenizer", "post_processor.special_tokens", {}, "PanicException"),
+    ("tokenizer", "post_processor.special_tokens.<|begin_of_text|>.ids", [301],
+     "puts the id 301 in front of every text, and has no such token"),
     ("tokenizer", "normalizer", REPLACE, "it replaces [{'String': 'ab'}]"),
     ("tokenizer", "pre_tokenizer", BYTE_LEVEL, "not give text back"),
     ("tokenizer", "pre_tokenizer", CUT, "it replaces"),
-    ("tokenizer", "model.vocab.xyz", 336, "ids up to 336, and the model 336 embeddings"),
     ("tokenizer", "model.dropout", 0.1, "its dropout is 0.1"),
 ], ids=lambda x: x if isinstance(x, str) else "")
 def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_path, capsys):
@@ -440,6 +441,15 @@ def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_pa
     part[name] = value
     edit_json(folder / f"{file}.json", **content)
     assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
+
+
+def test_a_tokenizer_json_with_more_ids_than_embeddings_is_refused(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    model = read_json(folder / "tokenizer.json")["model"]
+    model["vocab"]["xyz"] = 336
+    edit_json(folder / "tokenizer.json", model=model, post_processor=None)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder),
+                   "ids up to 336, and the model 336 embeddings")
 
 
 @pytest.mark.parametrize("stated", [
