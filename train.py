@@ -619,10 +619,12 @@ def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
     if no_step_was_finite:
         advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
                   "model, such as its position encoding, for values that are not finite")
+    # Skipped steps change no weight: a checkpoint from this step on would fail in the same way.
+    spoilt_from = setup.progress.step - setup.progress.skipped_in_a_row
     saved = run.checkpoints.saved_step("last")
-    kept = run.checkpoints.kept_steps()
-    checkpoint = "no checkpoint: remove it, or give the next one another --name"
-    if saved:
+    kept = [step for step in run.checkpoints.kept_steps() if step < spoilt_from]
+    checkpoint = "no good checkpoint: remove the run, or give the next one another --name"
+    if 0 < saved < spoilt_from:
         checkpoint = f"a checkpoint of step {saved}"
     elif kept:
         checkpoint = (f"a checkpoint of step {kept[-1]}: branch from it with --branch-from "

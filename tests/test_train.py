@@ -688,8 +688,8 @@ def test_a_rate_is_blamed_only_if_it_moved_a_weight(step, advice):
     with pytest.raises(UserError) as caught:
         train.give_up("the loss is not finite", setup, run)
     assert str(caught.value) == (
-        f"the loss is not finite, in auto: {advice}. runs/x has no checkpoint: "
-        "remove it, or give the next one another --name")
+        f"the loss is not finite, in auto: {advice}. runs/x has no good checkpoint: "
+        "remove the run, or give the next one another --name")
 
 
 @pytest.mark.parametrize("options, advice", [
@@ -699,7 +699,8 @@ def test_rates_that_may_be_too_high_are_all_named(options, advice):
     setup = Mock(progress=Progress(step=4, skipped=3),
                  config=make_config({"optim.optimizer": "muon", **options}))
     run = Mock(path="runs/x")
-    run.checkpoints.saved_step.return_value = 5
+    run.checkpoints.saved_step.return_value = 3
+    run.checkpoints.kept_steps.return_value = []
     with pytest.raises(UserError, match=re.escape(f"in auto: try a smaller {advice}. runs/x has")):
         train.give_up("the loss is not finite", setup, run)
 
@@ -711,4 +712,20 @@ def test_a_diverged_training_names_the_step_that_it_kept():
     run.checkpoints.kept_steps.return_value = [2, 3]
     with pytest.raises(UserError, match="my runs/x has a checkpoint of step 3: branch from it with "
                                         "--branch-from 'my runs/x' --at 3$"):
+        train.give_up("the loss is not finite", setup, run)
+
+
+@pytest.mark.parametrize("skipped, saved, kept, offered", [
+    (0, 9, [7, 9], "has a checkpoint of step 7: branch"),
+    (2, 5, [7, 8], "has a checkpoint of step 5"),
+    (2, 7, [6, 8], "has a checkpoint of step 6: branch"),
+    (2, 8, [7], "has no good checkpoint: remove the run")])
+def test_a_diverged_training_names_no_checkpoint_of_the_weights_that_failed(
+        skipped, saved, kept, offered):
+    """They are those of step 9 minus the steps that were skipped."""
+    setup = Mock(progress=Progress(step=9, skipped_in_a_row=skipped), config=make_config())
+    run = Mock(path="runs/x")
+    run.checkpoints.saved_step.return_value = saved
+    run.checkpoints.kept_steps.return_value = kept
+    with pytest.raises(UserError, match=offered):
         train.give_up("the loss is not finite", setup, run)
