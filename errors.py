@@ -96,7 +96,8 @@ def hide_controls(text: str) -> str:
 
 
 def find_script(name: str) -> str:
-    """Return the path of one of the commands, as a shell finds it from the working directory."""
+    """Return the path of one of the commands, or of another file beside them, as a shell finds it
+    from the working directory."""
     here = Path(__file__).parent
     return name if here == Path.cwd() else shlex.quote(str(here / name))
 
@@ -191,7 +192,7 @@ def describe_missing(modules: Iterable[str]) -> str:
         what = f"the package {packages[0]} is missing"
     else:
         what = f"the packages {', '.join(packages[:-1])} and {packages[-1]} are missing"
-    return f"{what}: run pip install -r requirements.txt"
+    return f"{what}: run pip install -r {find_script('requirements.txt')}"
 
 
 def describe_error(error: Exception) -> str:

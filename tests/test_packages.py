@@ -1,6 +1,7 @@
 """Which packages a command needs, and what it says of one that is missing."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -16,10 +17,11 @@ import evaluate
 import export
 import train
 from data.tokenizer import open_tokenizer
-from errors import UserError, report_errors
+from errors import UserError, find_script, report_errors
 from gyre.wandb_log import LogConfig, log_report
 
-ADVICE = "run pip install -r requirements.txt"
+ADVICE = f"run pip install -r {find_script('requirements.txt')}"
+FULL_ADVICE = f"run pip install -r {shlex.quote(str(ROOT / 'requirements.txt'))}"
 
 
 def run_with(packages: Path, command: str, *argv: str) -> tuple[int, str, str]:
@@ -43,7 +45,7 @@ OTHERS = [pytest.param(package, marks=pytest.mark.slow) for package in NEEDED[1:
 def test_a_package_missing_at_the_start_is_one_sentence(package, tmp_path):
     link_packages(tmp_path / "packages", with_requirements(NEEDED) - {package})
     answer = run_with(tmp_path / "packages", "train.py")
-    assert answer == (2, "", f"error: the package {package} is missing: {ADVICE}\n")
+    assert answer == (2, "", f"error: the package {package} is missing: {FULL_ADVICE}\n")
 
 
 @pytest.mark.parametrize("command", ["ablate.py", "bench.py", "evaluate.py", "export.py",
@@ -54,7 +56,7 @@ def test_every_command_names_all_packages_that_are_missing(command, tmp_path):
     assert (code, out) == (2, "")
     assert err == (
         "error: the packages docstring-parser, filelock, msgspec, numpy, pyyaml, safetensors, "
-        f"sentencepiece, torch and tqdm are missing: {ADVICE}\n")
+        f"sentencepiece, torch and tqdm are missing: {FULL_ADVICE}\n")
 
 
 @pytest.mark.slow
@@ -62,7 +64,7 @@ def test_what_another_package_needs_is_named(tmp_path):
     packages = with_requirements(NEEDED) - {"typing-extensions"}
     link_packages(tmp_path / "packages", packages)
     answer = run_with(tmp_path / "packages", "generate.py", "--prompt", "a")
-    assert answer == (2, "", f"error: the package typing_extensions is missing: {ADVICE}\n")
+    assert answer == (2, "", f"error: the package typing_extensions is missing: {FULL_ADVICE}\n")
 
 
 def test_a_missing_module_of_ours_keeps_its_traceback():
@@ -92,7 +94,7 @@ def test_training_needs_few_packages(run):
     code, _, err = run
     assert code == 0, err
     assert (f"warning: going on without wandb, the files have everything: the package wandb is "
-            f"missing: {ADVICE}, or say --log.wandb disabled") in err
+            f"missing: {FULL_ADVICE}, or say --log.wandb disabled") in err
     assert err.count("missing") == 1
 
 
@@ -125,7 +127,7 @@ def test_an_export_without_protobuf_names_it(run, workdir, tmp_path):
     link_packages(tmp_path / "packages", with_requirements((*NEEDED, "tokenizers")))
     answer = run_with(tmp_path / "packages", "export.py", str(workdir / "runs" / "few"), "out",
                       "--to=hf")
-    assert answer == (2, "", f"error: the package protobuf is missing: {ADVICE}\n")
+    assert answer == (2, "", f"error: the package protobuf is missing: {FULL_ADVICE}\n")
     assert not (tmp_path / "out").exists()
 
 
