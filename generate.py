@@ -682,11 +682,13 @@ def count_first_tokens(batch: Batch) -> int:
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:
-    """Print several texts, each under a heading."""
+    """Print several texts, each under a heading, which counts the prompts if there are several."""
     for i, row in enumerate(rows):
         prompt, sample = divmod(i, num_samples)
-        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
-        print(f"{heading}\n{for_stdout(row.text)}", flush=True)
+        heading = f"sample {sample + 1}"
+        if len(rows) > num_samples:
+            heading = f"prompt {prompt + 1}, {heading}"
+        print(f"=== {heading} ===\n{for_stdout(row.text)}", flush=True)
 
 
 def for_stdout(text: str) -> str:

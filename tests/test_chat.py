@@ -367,7 +367,7 @@ def test_with_several_samples_each_line_is_a_chat_of_its_own(tmp_path, talk):
     expected = answer(folder, "x")
     argv = ("--max-new-tokens", "8", "--top-k", "1", "--device", "cpu", "--num-samples", "2")
     out, err = talk(folder, "def f", "x", argv=argv)
-    assert out.endswith(f"=== prompt 1, sample 2 ===\n{expected}\n")
+    assert out.endswith(f"=== sample 2 ===\n{expected}\n")
     assert "Each line is a prompt of its own." in err
 
 

@@ -256,6 +256,12 @@ def test_several_rows_have_headings_and_equal_those_of_each_prompt_alone(call, e
     assert out == "".join(texts)
 
 
+def test_samples_of_one_prompt_are_counted_without_it(call):
+    out, _ = call("--prompt", "x", "--num-samples", "2", "--max-new-tokens", "1")
+    headings = [line for line in out.splitlines() if line.startswith("===")]
+    assert headings == ["=== sample 1 ===", "=== sample 2 ==="]
+
+
 def test_prefill_is_counted_once_for_all_samples_of_a_prompt(call, tokenizer):
     """Up to the length of the shortest prompt, whose rows then draw their first tokens."""
     assert [len(tokenizer.encode(prompt)) for prompt in ("ab", "abc", "abcd")] == [2, 3, 4]
