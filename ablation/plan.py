@@ -302,10 +302,11 @@ def choose_horizons(text: str) -> tuple[int, ...]:
     tokens = []
     for part in text.split(","):
         number = re.fullmatch(r"(\d+)([kM]?)", part)
-        if number:
-            tokens.append(int(number[1]) * sizes[number[2]])
-    are_lengths = len(tokens) == text.count(",") + 1 and 0 not in tokens
-    if not are_lengths or tokens != sorted(set(tokens)):
+        if number is None:
+            raise UserError(f"--tokens {text}: {part or 'nothing'} is no length: give a whole "
+                            "number, alone or with k or M, such as 512k or 4M")
+        tokens.append(int(number[1]) * sizes[number[2]])
+    if 0 in tokens or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
     check_range("--tokens", tokens[-1], Range(ge=1))
     return tuple(tokens)

@@ -59,7 +59,9 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "train.device=cuda", "optim.cooldow
     (["--tokens", "8k,4k"], "lengths in ascending order"),
     (["--tokens", "8k,8k"], "lengths in ascending order"),
     (["--tokens", "0,8k"], "lengths in ascending order"),
-    (["--tokens", "8k,1m"], "lengths in ascending order"),
+    (["--tokens", "8k,1m"], "1m is no length: give a whole number, alone or with k or M"),
+    (["--tokens", "0.5M"], "0.5M is no length: give a whole number, alone or with k or M"),
+    (["--tokens", "8k,"], "nothing is no length: give a whole number"),
     (["--tokens", "9" * 400], "--tokens must be less than 2^63"),
     (["--tokens", "16M,16385k"], "runs of 16,777,216 and of 16,778,240 tokens would both be called "
                                  "16M: choose --tokens that differ more"),
