@@ -11,6 +11,7 @@ import argparse
 import io
 import math
 import re
+import shlex
 import statistics
 from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
@@ -139,7 +140,8 @@ def describe(study: Study) -> dict[str, str]:
         "targets": f"{targets:,}",
         "seq_len": str(plan.seq_len),
         "text_errors": ", ".join(errors) if errors else UNDEFINED,
-        "folder": "/".join(study.path.resolve().parts[-2:]),
+        "other_starts": describe_other_starts(study),
+        "folder": name_folder(study.path),
     }
 
 
@@ -176,6 +178,27 @@ def list_by_arm(study: Study, words: Mapping[str, str]) -> str:
 def describe_final_lr(final_lr: float) -> str:
     """Return what a learning rate falls to, as text."""
     return f"{final_lr:g} of the rate" if final_lr else "0"
+
+
+def describe_other_starts(study: Study) -> str:
+    """Return, with a space in front, which arms share only a part of the initial weights; "" for
+    none."""
+    kinds = {arm: record.init_kind for (arm, _), record in study.records.items()}
+    common = kinds.get(study.baseline)
+    others = [arm for arm in study.plan.arms if arm in kinds and kinds[arm] != common]
+    if common is None or not others:
+        return ""
+    return (f" In {', '.join(others)}, weights of another shape, or that the encoding starts in "
+            "its own way, started from other values.")
+
+
+def name_folder(path: Path) -> str:
+    """Return a folder as an argument of a shell command that is given where `ablation` is."""
+    path = path.resolve()
+    here = Path(__file__).resolve().parents[1]
+    if path.is_relative_to(here):
+        path = path.relative_to(here)
+    return shlex.quote(path.as_posix())
 
 
 def describe_left_out(study: Study) -> str:

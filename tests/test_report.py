@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,24 @@ def table(page: str, *header: str) -> dict[str, list[str]]:
     ({"source": "stdlib"}, ["stdlib"]), ({}, [""])])
 def test_a_text_is_named_by_what_it_comes_from(data, names):
     assert report.name_texts(data) == names
+
+
+def test_arms_that_share_a_part_of_the_initial_weights_are_named(pair):
+    for seed in (0, 1):
+        change(pair, f"rope-s{seed}", init_sha256="c", init_kind="wide")
+    assert (" In rope, weights of another shape, or that the encoding starts in its own way, "
+            "started from other values.\n") in compose(Study.load(pair))
+
+
+def test_no_arm_is_named_if_all_initial_weights_are_shared(pair):
+    assert "if text or tokenizer differ between any two runs.\n" in compose(Study.load(pair))
+
+
+@pytest.mark.parametrize("folder, expected", [
+    (ROOT / "studies" / "five", "studies/five"), (ROOT / "runs" / "my study", "'runs/my study'"),
+    (Path("/elsewhere/s1"), "/elsewhere/s1")])
+def test_a_report_names_its_folder_for_a_shell(folder, expected):
+    assert report.name_folder(folder) == expected
 
 
 def test_the_page_has_the_numbers_of_the_records(tmp_path):
