@@ -5,8 +5,8 @@
 # Guess before the run: where the most likely token has a probability of 0.6, `top_p: 0.5` and `epsilon_cutoff: 0.3`
 #     sample that token only, and `typical_p: 0.3` that one and the second. (That top-p is not added was read before.)
 # Seen: shares of tokens are those without the options, also with `top_p: 0.01`: 40 % of the samples should not be
-#     there with the first two, 20 % with the third. Nothing is said. `temperature` and `top_k` are right. The default top_k is 50, so that with a
-#     larger vocabulary the unlikely tokens are cut by rank alone.
+#     there with the first two, 20 % with the third. Nothing is said. `temperature` and `top_k` are right. The default
+#     top_k is 50, so that with a larger vocabulary the unlikely tokens are cut by rank alone.
 # Cause: the lines that add the warper are commented out behind a TODO (src/models/modeling_utils.js,
 #     `_get_logits_processor`), and `TopPLogitsWarper` has no `_call`; nothing reads the other two options.
 # For gyre: there, an export's `generation_config.json` with top_p is sampled without it. Take a small top_k, or
