@@ -42,8 +42,8 @@ def compute_loss(queries, positives, negatives):
 
 
 def compute_cosine_loss(queries, positives, negatives):
-    gaps = F.cosine_similarity(queries, positives, dim=-1)[:, None] - F.cosine_similarity(queries[:, None], negatives, dim=-1)
-    return F.relu(MARGIN - gaps).mean()
+    due = F.cosine_similarity(queries, positives, dim=-1)[:, None]
+    return F.relu(MARGIN - due + F.cosine_similarity(queries[:, None], negatives, dim=-1)).mean()
 
 
 torch.manual_seed(0)

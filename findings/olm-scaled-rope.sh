@@ -10,8 +10,8 @@
 #     `xpos_scale_base` changes nothing. With YaRN, channels that turn within 32 tokens, the fast ones, are
 #     divided by 4, and all slower ones are left as they are. "linear" and "ntk" are right.
 # Cause: queries and keys are both multiplied by scale**position, where keys should be divided and the exponent be
-#     position / scale_base; `yarn_beta`, a number of turns, is compared with the wavelength in tokens, and both branches
-#     are exchanged (olm/nn/embeddings/positional/rope.py, `ScaledRotaryPositionalEmbedding`).
+#     position / scale_base; `yarn_beta`, a number of turns, is compared with the wavelength in tokens, and both
+#     branches are exchanged (olm/nn/embeddings/positional/rope.py, `ScaledRotaryPositionalEmbedding`).
 # For gyre: computes YaRN itself, and has no xPos. There, take "linear" or "ntk".
 set -euo pipefail
 folder=$(mktemp -d)
@@ -27,6 +27,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 HEAD_SIZE, ORIGINAL, FACTOR, DISTANCE = 64, 1024, 4.0, 3
+STARTS = [0, 10, 100, 1000]
 torch.manual_seed(0)
 query, key = torch.randn(2, 1, 1, 1, HEAD_SIZE)
 
@@ -38,7 +39,7 @@ def make(scaling_type, **options):
 def compute_scores(rope):
     """Scores of one query and one key at a distance of 3, from different positions on."""
     return torch.stack([(rope(query, torch.tensor([[start + DISTANCE]])) * rope(key, torch.tensor([[start]]))).sum()
-                        for start in [0, 10, 100, 1000]])
+                        for start in STARTS])
 
 
 def compute_expected(scaling_type):
@@ -63,7 +64,7 @@ assert due[0] == 1 and due[-1] == 1 / FACTOR and found[0] == 1 / FACTOR and foun
 assert torch.equal(found == 1, 2 * torch.pi / plain > 32)
 
 scores = compute_scores(make("xpos"))
-print(f"xPos, scores at a distance of {DISTANCE} from positions 0, 10, 100 and 1000: {[f'{x:.0e}' for x in scores.tolist()]}")
+print(f"xPos, scores at a distance of {DISTANCE} from positions {STARTS}: {[f'{x:.0e}' for x in scores.tolist()]}")
 assert torch.equal(scores, compute_scores(make("xpos", xpos_scale_base=512)))
 assert abs(scores[0]) > 0.5 and abs(scores[2]) < 0.05 and abs(scores[3]) < 1e-15
 
@@ -71,7 +72,7 @@ assert abs(scores[0]) > 0.5 and abs(scores[2]) < 0.05 and abs(scores[3]) < 1e-15
 scale = ((torch.arange(0, HEAD_SIZE, 2) + 0.4 * HEAD_SIZE) / (1.4 * HEAD_SIZE)).repeat_interleave(2).double()
 rope = make("linear")
 expected = torch.stack([(rope(query, torch.tensor([[start + DISTANCE]])) * rope(key, torch.tensor([[start]]))
-                         * scale ** ((start + DISTANCE - start) / 512)).sum() for start in [0, 10, 100, 1000]])
+                         * scale ** (DISTANCE / 512)).sum() for start in STARTS])
 print(f"due: {[f'{x:.2f}' for x in expected.tolist()]}")
 assert torch.allclose(expected, expected[:1].expand(4), rtol=1e-4)
 PYTHON
