@@ -2,8 +2,8 @@
 # What a chat template prints of None, True or a dictionary is another text in JavaScript.
 #
 # Versions: @huggingface/jinja 0.5.11 (Node.js 20), beside Jinja2 3.1.6.
-# Guess before the run: a value that a template prints has the text that Jinja2 gives it, which was in the training
-#     data, or raises an error. (That some value would differ was likely after jinja-equality and jinja-strip.)
+# Guess, written down after a first look: a value that a template prints has the text that Jinja2 gives it, which
+#     was in the training data, or raises an error.
 # Seen: an assistant's message with tool calls has None as its content: "None" in Python, nothing in JavaScript.
 #     Arguments of a call are {'metric': True, 'unit': None} or {"metric": true, "unit": null}, and line by line
 #     "True" or "true". -7 % 3 is 2 or -1, so that turns that are counted from a difference of indices may change
