@@ -17,7 +17,7 @@ from errors import Range, UserError, say
 from gyre.compute import resolve_device
 from gyre.options import Config, flatten, make_config
 from gyre.parser import Parser
-from gyre.rundir import check_name, check_runs_folder
+from gyre.rundir import check_name, check_runs_folder, clean_name
 from gyre.yaml_files import read_yaml
 
 # Options that the study sets for each run. Setting them for all is refused.
@@ -214,6 +214,7 @@ def choose_path(options: Namespace, config: Config, files: list[str]) -> Path:
         name = Path(files[-1]).stem if files else f"beside-{Path(options.beside).resolve().name}"
         if options.tier != "quick":
             name = f"{name}-{options.tier}"
+        name = clean_name(name)
     check_name(name)
     return Path(config.log.runs) / name
 

@@ -128,6 +128,12 @@ def check_name(name: str) -> None:
                         "files): choose another name")
 
 
+def clean_name(name: str) -> str:
+    """Return a name with hyphens for the characters that the name of a run cannot have."""
+    words = "".join(char if may_be_in_name(char) else " " for char in name).split()
+    return re.sub(r"^\W+", "", "-".join(words))  # it begins with a letter, a digit or _
+
+
 def newest_run(runs: Path) -> Path:
     """Return the folder of the newest run that has weights. Raises UserError if there is none.
 

@@ -9,7 +9,6 @@ The names of what decides about a configuration (gyre/options.py says what a lay
 
 import math
 import os
-import re
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -31,13 +30,13 @@ from data.sources import (
 )
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from files import may_be_in_name, sha256
+from files import sha256
 from gyre.compute import Compute
 from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig, changed_options, make_config, named_source
 from gyre.parser import Parser
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, clean_name
 from gyre.wandb_log import LogConfig
 from gyre.yaml_files import read_config, read_yaml, require_encoding
 from model.config import CHANGEABLE, scale_length
@@ -321,12 +320,6 @@ def begin(
     return Start(draft, default_name, argv, given, resumes_auto=resumes_auto)
 
 
-def clean_name(name: str) -> str:
-    """Return a name with hyphens for the characters that the name of a run cannot have."""
-    words = "".join(char if may_be_in_name(char) else " " for char in name).split()
-    return re.sub(r"^\W+", "", "-".join(words))  # it begins with a letter, a digit or _
-
-
 def check_rates(optim: OptimConfig) -> None:
     """Raise UserError if a training would change no weight."""
     trains_by_muon = optim.optimizer == "muon" and optim.muon_lr not in (None, 0)
@@ -381,8 +374,8 @@ def branch(run: RunDir, argv: list[str], given: Layer, step: int | None) -> Star
     config = make_config(asdict(saved), reset, given)
     check_unchanged(run, saved, config, "--branch-from")
     check_rates(config.optim)
-    return Start(Draft.of_final(config), f"{run.path.name}-branch", argv, given, trunk=run,
-                 step=step)
+    default_name = clean_name(f"{run.path.name}-branch")  # a moved folder may have any name
+    return Start(Draft.of_final(config), default_name, argv, given, trunk=run, step=step)
 
 
 def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Draft:

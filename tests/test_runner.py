@@ -517,6 +517,15 @@ def test_beside_a_study_its_diverged_runs_are_taken_over(
     assert plan.read_plan(tmp_path / "beside-copied").diverged == ["sin-s0"]
 
 
+def test_a_study_beside_a_folder_that_is_no_name_has_one(
+    workdir, copied_study, tmp_path, monkeypatch
+):
+    spaced = copied_study.rename(copied_study.with_name("my study"))
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
+    assert exit_code(ablate.main, *beside_arguments(workdir, spaced, tmp_path)) == 130
+    assert (tmp_path / "beside-my-study").is_dir()
+
+
 def test_beside_a_study_diverged_runs_of_other_seeds_are_left_out(
     workdir, diverged_study, tmp_path, monkeypatch
 ):

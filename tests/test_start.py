@@ -503,6 +503,11 @@ def test_a_file_of_options_goes_over_the_base(base, tmp_path):
 # --- a branch of another run ----------------------------------------------------------------------
 
 
+def test_a_branch_of_a_folder_that_is_no_name_has_one(trunk, tmp_path):
+    spaced = shutil.copytree(trunk, tmp_path / "my trunk")
+    assert start("--branch-from", spaced).default_name == "my-trunk-branch"
+
+
 def test_a_branch_starts_at_a_kept_step_as_a_new_run(trunk):
     asked = start("--branch-from", trunk, "--at", "2", "--train.steps", "3")
     assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
