@@ -412,6 +412,8 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
             from_run["data"] = keep_division(text, asked)
         if shares and "data.val_fraction" not in asked:
             pinned["data.val_fraction"] = saved.data.val_fraction
+    elif DataConfig.seq_len > saved.model.max_positions:  # the default does not fit into it
+        inherited["data.seq_len"] = saved.model.max_positions
     # Each layer overrides those before it. A configuration file can change what is inherited, but
     # not what is in `from_run`. The command line can also change that, and what `check_given`
     # allows of the model. Nothing is over `pinned`.

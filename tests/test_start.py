@@ -725,6 +725,12 @@ def test_an_imported_run_is_not_continued(finished, monkeypatch, option):
         start(option, finished)
 
 
+def test_a_fine_tuning_of_a_short_imported_model_has_rows_of_its_context(finished, monkeypatch):
+    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
+    config = start("--init-from", finished).config
+    assert (config.data.seq_len, config.model.max_positions) == (80, 80)
+
+
 def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkeypatch):
     monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
     with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
