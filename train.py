@@ -120,6 +120,8 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             print_end_at_once(start, setup, run)
             raise
         bar.close()
+        if world.is_main:
+            run.check_files()  # without one of them, nothing can be done with the weights
         if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
             # If only another rank got a signal, its number is not known here: say SIGTERM.

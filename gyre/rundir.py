@@ -134,6 +134,12 @@ def clean_name(name: str) -> str:
     return re.sub(r"^\W+", "", "-".join(words))  # it begins with a letter, a digit or _
 
 
+def check_there(file: Path) -> None:
+    """Raise UserError if a file of a run is gone."""
+    if not file.is_file():
+        raise UserError(f"{file} is missing: restore it, or choose another run")
+
+
 def newest_run(runs: Path) -> Path:
     """Return the folder of the newest run that has weights. Raises UserError if there is none.
 
@@ -405,8 +411,7 @@ class RunDir:
                             "another run") from None
         for name, digest in hashes.items():
             file = path / name
-            if not file.is_file():
-                raise UserError(f"{file} is missing: restore it, or choose another run")
+            check_there(file)
             if sha256(file) != digest:
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore it, or choose another run")
@@ -490,6 +495,11 @@ class RunDir:
     def points_until(self, step: int) -> list[dict[str, Any]]:
         """Return the points up to `step`."""
         return [point for point in self.metrics() if point["step"] <= step]
+
+    def check_files(self) -> None:
+        """Raise UserError if a file is gone that this run was made with."""
+        for name in self.record["sha256"]:
+            check_there(self.path / name)
 
     def save(
         self, name: Literal["last", "best"] | int, write: Callable[[Path], object],

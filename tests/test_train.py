@@ -163,6 +163,21 @@ def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monke
     assert exit_code(train.main, *argv) == 0
 
 
+@pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model"])
+def test_a_training_whose_run_lost_a_file_does_not_end_well(workdir, file, monkeypatch, capsys):
+    path = workdir / "runs" / f"without-{file}"
+    take_steps = train.take_steps
+
+    def take_steps_and_remove(*args):
+        take_steps(*args)
+        (path / file).unlink()
+
+    monkeypatch.setattr(train, "take_steps", take_steps_and_remove)
+    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name", path.name)
+    error = error_lines(capsys, train.main, *argv)[-1]
+    assert error == f"error: {path / file} is missing: restore it, or choose another run"
+
+
 # --- what is no text ------------------------------------------------------------------------------
 
 
