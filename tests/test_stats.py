@@ -50,6 +50,12 @@ def test_four_of_five_studies_show_the_detectable_difference(n):
     assert np.mean(np.abs(t) > limit) == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.parametrize("n, expected", [(2, 11.54989), (3, 3.26404), (5, 1.68200), (10, 0.99600)])
+def test_the_detectable_difference_is_that_of_noncentral_t(n, expected):
+    """The root of scipy.stats.nct.sf(limit, n - 1, d * n**0.5) = 0.8, found by brentq."""
+    assert detectable(n) == pytest.approx(expected, rel=1e-5)
+
+
 def test_one_seed_shows_no_difference():
     assert detectable(1) == math.inf
 
