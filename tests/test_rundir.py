@@ -228,6 +228,15 @@ def test_a_name_that_cannot_be_a_run_is_refused(new_run, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_run_that_is_reached_by_a_link_has_one_lock(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "run")
+    with (rundir.locked_run(tmp_path / "run"),
+          pytest.raises(UserError, match="link is being trained by another process"),
+          rundir.locked_run(link)):
+        pass
+
+
 def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path, monkeypatch):
     for disk in failing_disks(at_least=6):
         path = tmp_path / "runs" / f"a-{disk.k}"
