@@ -398,7 +398,8 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
                         "train.eval_interval": AUTO}
     if TrainConfig.sample_tokens >= saved.model.max_positions:  # the default does not fit into it
         inherited["train.sample_tokens"] = saved.model.max_positions // 2
-    from_run: Layer = {"init_from": str(run.path), "model": inherit_model(saved, requested, given)}
+    model = inherit_model(saved, requested, given)
+    from_run: Layer = {"init_from": str(run.path), "model": model}
     pinned: Layer = {"data.tokenizer": str(run.path),
                      "data.vocab_size": open_tokenizer(run.path).vocab_size}
     if not run.is_imported:
@@ -412,8 +413,9 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
             from_run["data"] = keep_division(text, asked)
         if shares and "data.val_fraction" not in asked:
             pinned["data.val_fraction"] = saved.data.val_fraction
-    elif DataConfig.seq_len > saved.model.max_positions:  # the default does not fit into it
-        inherited["data.seq_len"] = saved.model.max_positions
+    else:
+        context = given.get("model.max_positions", model["max_positions"])
+        inherited["data.seq_len"] = min(DataConfig.seq_len, context)
     # Each layer overrides those before it. A configuration file can change what is inherited, but
     # not what is in `from_run`. The command line can also change that, and what `check_given`
     # allows of the model. Nothing is over `pinned`.

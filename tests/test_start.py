@@ -731,6 +731,15 @@ def test_a_fine_tuning_of_a_short_imported_model_has_rows_of_its_context(finishe
     assert (config.data.seq_len, config.model.max_positions) == (80, 80)
 
 
+@pytest.mark.parametrize("context, seq_len", [(70, 70), (200, 200), (300, 256)])
+def test_imported_models_train_in_rows_that_fit_the_given_context(
+    finished, monkeypatch, context, seq_len
+):
+    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
+    asked = start("--init-from", finished, "--model.max_positions", context)
+    assert asked.config.data.seq_len == seq_len
+
+
 def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkeypatch):
     monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
     with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
