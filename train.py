@@ -120,8 +120,6 @@ def train(resolved: Resolved, world: World, stop: StopSignal) -> Outcome:
             print_end_at_once(start, setup, run)
             raise
         bar.close()
-        if world.is_main:
-            run.check_files()  # without one of them, nothing can be done with the weights
         if progress.step < setup.config.train.steps:
             print_stop(start, setup, run, f"stopped after step {progress.step}, saved")
             # If only another rank got a signal, its number is not known here: say SIGTERM.
@@ -310,7 +308,8 @@ def show_step(bar: tqdm, loss: float, rate: float) -> None:
 def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     """Validate, sample and save if it is time to. All ranks call this together.
 
-    Returns whether any rank was asked to stop: then this has saved.
+    Returns whether any rank was asked to stop: then this has saved. Raises UserError, after saving,
+    if a file of the run is gone.
     """
     train = setup.config.train
     step = setup.progress.step
@@ -328,6 +327,8 @@ def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool
     is_asked_to_stop = setup.world.sum(float(setup.stop.number))[0] > 0
     if validates or is_asked_to_stop or step == first_save:
         save(setup, run, "last")
+        if setup.world.is_main:
+            run.check_files()  # without one of them, nothing can be done with the weights
     return is_asked_to_stop
 
 

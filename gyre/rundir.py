@@ -497,8 +497,8 @@ class RunDir:
         return [point for point in self.metrics() if point["step"] <= step]
 
     def check_files(self) -> None:
-        """Raise UserError if a file is gone that this run was made with."""
-        for name in self.record["sha256"]:
+        """Raise UserError if a file is gone without which `open` refuses the run."""
+        for name in ("run.json", *self.record["sha256"]):
             check_there(self.path / name)
 
     def save(

@@ -163,17 +163,18 @@ def test_a_run_whose_configuration_was_edited_meanwhile_ends_well(workdir, monke
     assert exit_code(train.main, *argv) == 0
 
 
-@pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model"])
-def test_a_training_whose_run_lost_a_file_does_not_end_well(workdir, file, monkeypatch, capsys):
+@pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "run.json"])
+def test_a_run_that_lost_a_file_ends_at_the_next_save(workdir, file, monkeypatch, capsys):
     path = workdir / "runs" / f"without-{file}"
-    take_steps = train.take_steps
+    log_step = train.log_step
 
-    def take_steps_and_remove(*args):
-        take_steps(*args)
-        (path / file).unlink()
+    def log_step_and_remove(*args):
+        log_step(*args)
+        (path / file).unlink()  # a second time, this fails
 
-    monkeypatch.setattr(train, "take_steps", take_steps_and_remove)
-    argv = tiny_argv(workdir, "--train.steps=1", "--optim.warmup_steps=0", "--name", path.name)
+    monkeypatch.setattr(train, "log_step", log_step_and_remove)
+    argv = tiny_argv(workdir, "--train.steps=2", "--train.eval_interval=1",
+                     "--optim.warmup_steps=0", "--name", path.name)
     error = error_lines(capsys, train.main, *argv)[-1]
     assert error == f"error: {path / file} is missing: restore it, or choose another run"
 
