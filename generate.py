@@ -96,8 +96,8 @@ class Speed:
     """How fast texts were written: reading prompts (prefill), and what follows (decode).
 
     Of prompts of different lengths, prefill reads as many tokens of each as the shortest has. The
-    rest of a longer one is read in decode: its time is counted there, and its tokens nowhere, so
-    that the rate of decode is lower than that of writing alone.
+    rest of a longer one is read in decode. That time counts as decode, but these tokens are not
+    counted, so that the rate of decode is lower than that of writing alone.
     """
 
     prefill_tokens: int = 0
@@ -623,7 +623,7 @@ def generate_texts(
     # On a terminal, a \r that was not printed yet: it may be the first half of a line end.
     held_back = ""
     started = time.perf_counter()
-    times = []  # when `stream` yielded: once for each new token, and at last once for each row
+    times = []  # when `stream` yielded: once for each new token, then for each row
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=bar_interval()) as bar:
         for _, text in stream(batch, rows, decoding_step):

@@ -148,7 +148,7 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
-    # Holds a run that is opened early. Moved behind `setup.stop` below, so that it is closed first.
+    # Holds a run that is opened early. Below, it is moved behind `setup.stop`, to be closed before.
     opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
         run = open_run(start, setup, opened)  # now, because the result is written there
@@ -204,7 +204,7 @@ def lacks_validation(start: Start, setup: Setup) -> bool:
 
 def was_validated(run: RunDir, world: World, step: int) -> bool:
     """Return whether a run has a validation loss of this step. All ranks call this together."""
-    # `RunDir.resume` reads the points again, and warns of damaged lines.
+    # No warning of damaged lines here: `RunDir.resume` reads the points again, and warns.
     points = run.metrics(warns=False) if world.is_main else []
     was_logged = any("val/loss" in point and point["step"] == step for point in points)
     return world.all_gather(was_logged)[0]  # rank 0's: only it has read the points
@@ -493,8 +493,8 @@ def validate_and_sample(setup: Setup, run: RunDir, may_stop_early: bool) -> None
     if values is None:  # a signal has ended it
         return
     check_validation(setup, run, values["val/loss"])
-    # `last` is not saved yet, unlike in `validate_checkpoint`. If the training is killed before
-    # that, it takes this step again, and `RunDir.resume` removes these points.
+    # `last` is saved after this. If the training is killed before that, it takes this step again,
+    # and `RunDir.resume` removes these points.
     run.log({**setup.progress.axes, **values})
     save_if_best(setup, run, values["val/loss"])
     if setup.config.train.sample_tokens:

@@ -313,9 +313,9 @@ def has_diverged(folder: Path) -> bool:
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Stop the jobs with these keys on a worker, and return the keys of those that it is doing.
 
-    A job in progress ends, after saving if it trains. Only one that goes on with a run whose text
-    is gone, and waits until another process has prepared it again, goes on waiting. Jobs that are
-    not in progress will not begin. Dask fills in `dask_worker` because of its name.
+    A job in progress ends, after saving if it trains. There is one exception: a job that resumes a
+    run whose text is gone, and waits for another process to prepare it again, keeps waiting. Jobs
+    that are not in progress will not begin. Dask fills in `dask_worker` because of its name.
     """
     dask_worker.stopped_keys = getattr(dask_worker, "stopped_keys", set()) | keys
     doing = keys & {task.key for task in dask_worker.state.executing}

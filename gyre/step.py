@@ -250,7 +250,7 @@ def start_step(setup: Setup, step: int) -> PendingStep:
 
     With `setup.reads_late` the CPU does not wait for the GPU here. The GPU decides whether loss and
     gradient are finite, and copies the results to the CPU when it has them. Meanwhile the caller
-    can start the next step. That also reads its batch, so that batches need no thread of their own.
+    can start the next step, and read its batch: so batches need no thread of their own.
     """
     started_at = time.perf_counter()
     config = setup.config
@@ -281,7 +281,7 @@ def gather_measurements(setup: Setup, loss_sum: Tensor, grad_norm: Tensor) -> Te
     """Return the numbers of `Measurements`, in its order, as a tensor on the device."""
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    # 1 times the scale: `get_scale` would wait for a GPU.
+    # The scale itself, as 1 that is scaled: `get_scale` would wait for a GPU.
     loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
     already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
     # `sums` is in float64 if there are several processes.

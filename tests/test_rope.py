@@ -64,7 +64,7 @@ def test_a_table_of_one_row_is_not_broadcast():
     (0, -0.6463904698, -0.7630067894), (7, 0.5513303235, -0.8342870456),
     (16, 0.9739866472, 0.2266054082), (31, 0.4604560838, 0.8876824854)])
 def test_position_8191_is_exact_to_float32(pair, cosine, sine):
-    """Of 8191 * 10000 ** (-2 * pair / 64), computed by mpmath with 40 digits."""
+    """Cosine and sine of 8191 * 10000 ** (-2 * pair / 64), by mpmath with 40 digits."""
     row = torch.view_as_real(precompute_freqs_cis(64, 8192)[8191])
     torch.testing.assert_close(row[pair], torch.tensor([cosine, sine]), rtol=2e-7, atol=0)
 
@@ -78,7 +78,7 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
     (RopeScaling("linear", 4, 128), "linear4"), (RopeScaling("ntk", 4, 128), "ntk4"),
     (RopeScaling("dynamic", 1, 128), "dynamic_paper"),
     (RopeScaling("dynamic", 4, 128), "dynamic_hf_factor4"),
-    # The same base: 7.2 * 512 / 192 - 6.2 = 4 * 512 / 128 - 3.
+    # The same base, by factor * 512 / length - (factor - 1), which is 13 for both.
     (RopeScaling("dynamic", 7.2, 192), "dynamic_hf_factor4"),
     (RopeScaling("dynamic", 4, 1024), "default"),
     (RopeScaling("yarn", 4, 128), "yarn_code"), (RopeScaling("llama3", 4, 128), "llama3_factor4"),
@@ -90,7 +90,7 @@ def test_scaled_frequencies_are_the_published_ones(scaling, key):
     torch.testing.assert_close(scaled_frequencies(scaling, 512, 16), expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("partial", [0.75, 0.85])  # 6 and 6.8 of 8 pairs
+@pytest.mark.parametrize("partial", [0.75, 0.85])  # 6, and 6.8 rounded down, of 8
 def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies(partial):
     assert rope_frequencies(16, partial=partial).tolist() == pytest.approx(VECTORS["p0.75"])
 
