@@ -491,7 +491,7 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     if isinstance(job, TuningJob):
         # If the run diverged, the plan has None for its loss, and the report says so.
         rates = plan.tuned.arms.setdefault(job.arm, {})
-        rates.setdefault(f"{job.lr:g}", {})[str(job.seed)] = result
+        rates.setdefault(repr(job.lr), {})[str(job.seed)] = result
     elif isinstance(job, CalibrationJob):
         check_calibration(command, job, result)
         plan.calibration = Calibration(job.name, job.committed, result)

@@ -324,11 +324,10 @@ def test_the_loss_of_a_rate_is_on_the_disk_at_once(tuning):
 
 
 def test_a_rate_keeps_all_its_digits_in_the_plan(tuning):
-    """0.016 is no rate of the plan: tuning goes on to it from 0.004, by doubling."""
     command, stored, job = tuning
-    training = Training(job.trainings[0].folder, options={"optim.lr": 0.016, "seed": 1000})
+    training = Training(job.trainings[0].folder, options={"optim.lr": 0.00123456789, "seed": 1000})
     runner.keep_result(command, stored, TuningJob(name="x", trainings=[training], arm="sin"), 2.5)
-    assert plan.tuning_losses(stored) == {"sin": {0.016: {1000: 2.5}}}
+    assert plan.tuning_losses(stored) == {"sin": {0.00123456789: {1000: 2.5}}}
 
 
 def test_a_result_that_cannot_be_written_costs_no_checkpoint(tuning, tmp_path, monkeypatch):
@@ -874,7 +873,7 @@ def test_withdrawn_seeds_leave_nothing_in_the_file(tmp_path):
 
 
 def test_withdrawn_seeds_leave_no_diverged_run(tmp_path):
-    """The study beside may have such runs, which the report would list."""
+    """They were taken over from the study of --beside, and the report would go on listing them."""
     grown = make_grown(tmp_path / "grown", to=2)
     grown.diverged = ["rope-s0", "rope-s1"]
     assert plan.withdraw_seeds(grown, 1, "python ablate.py --seeds 1").diverged == ["rope-s0"]
