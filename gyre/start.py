@@ -341,7 +341,10 @@ def resume(run: RunDir, argv: list[str], given: Layer, resumes_auto: bool = Fals
     refuse_minutes(given, "--resume")
     check_warmup(run, saved, given)
     config = make_config(asdict(saved), given)
-    check_unchanged(run, saved, config, "--resume", also_fixed=("name", "optim"))
+    fixed = ["name", "optim"]
+    if not resumes_auto:  # which has found the run by its log.runs
+        fixed.append("log.runs")
+    check_unchanged(run, saved, config, "--resume", also_fixed=fixed)
     return Start(Draft.of_final(config), run.path.name, argv, given, resumed=run,
                  resumes_auto=resumes_auto)
 

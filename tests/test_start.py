@@ -61,6 +61,7 @@ FIXED = " of .* cannot change on --resume"
     ("--data.files=a.txt", "data.files" + FIXED),
     ("--train.batch_size=3", "train.batch_size" + FIXED),
     ("--branch-from=x", "leave one of them out"), ("--name=x", "name" + FIXED),
+    ("--log.runs=x", "log.runs" + FIXED),
     ("--config=small", "leave out --init-from and --config"),
     ("--at=3", "--at 3 has no effect without --branch-from")])
 def test_resuming_keeps_what_decides_the_numbers(finished, change, words):
