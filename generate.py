@@ -210,15 +210,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if options.interactive and options.prompt_file == "-":
         raise UserError("--prompt-file - reads all of stdin, which leaves none to --interactive: "
                         "give the prompt by --prompt TEXT")
+    if "" in options.stop:
+        raise UserError("--stop '' is in every text: leave it out")
+    options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
+    options.sampling.check()
     note_backslash_n("--prompt", options.prompt)
     note_backslash_n("--stop", options.stop)
     note_files(options.prompt)
     if options.prompt_file is not None:
         options.prompt.append(read_prompt(options.prompt_file))
-    if "" in options.stop:
-        raise UserError("--stop '' is in every text: leave it out")
-    options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
-    options.sampling.check()
     if options.sampling.is_greedy and options.num_samples > 1:
         say(f"note: all {options.num_samples} samples are the same, because each token is the "
             "likeliest one")
@@ -536,7 +536,7 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # So `default_new_tokens` is equal to this number after a prompt that fills the room.
+            # `default_new_tokens` gives the same number after a prompt that just fills this room.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -555,7 +555,7 @@ class Session:
                 f"on from its last {kept}")
         row = self.rows[0]
         # The last text may end with U+FFFD, for the first bytes of a character. The new text begins
-        # with the whole character, so that one is dropped.
+        # with the whole character, so the U+FFFD is dropped from the answer.
         replacement = row.replacement
         row.resume()
         self.continue_text(self.ids[-kept:], self.rows)
@@ -653,7 +653,7 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
 
     Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
     the rows whose prompt is that short. It ends when the first token has come. If all these rows
-    end at once, no time tells when that was, and nothing is measured.
+    end at once and another prompt is longer, no time tells when that was, and nothing is measured.
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill

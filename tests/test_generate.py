@@ -63,7 +63,7 @@ def call(runs, monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def expected(runs, tokenizer):
-    """The continuation of a prompt, with nothing of the script's but its defaults."""
+    """The continuation of a prompt by the package, with the default options of the script."""
     def expected(prompt=PROMPT, sampling=None, sample=0, checkpoint="best", scaling=None,
                  dtype="float32", **options):  # max_new_tokens, and perhaps the seed
         model = load(runs / "rope", checkpoint, dtype=dtype, rope_scaling=scaling).model
@@ -327,7 +327,7 @@ def test_samples_that_cannot_differ_are_noted(call, options, n_notes):
 
 def test_no_note_precedes_options_that_are_refused(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
-    argv = ["--prompt", "x", "--temperature=0", "--top-k=1", "--num-samples=2"]
+    argv = ["--prompt", "x\\n", "--temperature=0", "--top-k=1", "--num-samples=2"]
     assert error_lines(capsys, script.main, *argv) == [
         "error: top_k has no effect at temperature 0: leave it out"]
 
@@ -591,7 +591,7 @@ def test_several_samples_show_their_progress_after_two_seconds(call, bars):
                   "--temperature", "0")
     assert "generate: 100%" in err
     assert " 15/15 " in err
-    assert not re.search(r"generate: \d+token", err)  # without the total: more than that counted
+    assert not re.search(r"generate: \d+token", err)  # tqdm drops the total once more are counted
     (options,) = bars
     assert (options["delay"], options["mininterval"]) == (2, 10)  # as stderr is no terminal
 
@@ -744,7 +744,8 @@ def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeyp
     (True, ["a", "\nb", "", "\n", "", "\ufffdc", "", "\ufffd"]),
     (False, ["a\r", "\nb", "\r", "\n", "\r", "c", "\r", ""])])
 def test_a_line_end_in_two_parts_is_one_on_a_terminal(call, monkeypatch, is_terminal, shown):
-    """Only a \\r that stands alone is a control character."""
+    """A \\r is held back until the next part. Before \\n it belongs to a line end, and alone it is
+    a control character. What is printed last is what was still held back."""
     parts = ["a\r", "\nb", "\r", "\n", "\r", "c", "\r"]
     printed = []
     monkeypatch.setattr(script, "stream", lambda *_: ((0, part) for part in parts))
