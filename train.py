@@ -10,11 +10,11 @@
         --name big --resume auto
 
 In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, both can replace the text of the given run. Of its model, YAML files can replace only
-the dropout.
+--init-from, both can replace the text of the given run. Of its model, the command line can change
+that on which no weight depends, such as the dropout, and YAML files only the dropout.
 --resume and --branch-from keep the configuration of the given run. Of it, the command line can
-change log.*, and train.* but for the batch size. With --branch-from, it can also change the name,
-and optim.* but for the optimizer. A run is written to runs/NAME.
+change log.* but for log.runs, and train.* but for the batch size. With --branch-from, it can also
+change the name, log.runs, and optim.* but for the optimizer. A run is written to runs/NAME.
 """
 
 import interrupts  # first: from here on, Ctrl-C shows no traceback
@@ -148,7 +148,8 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
-    # Holds a run that is opened early. Below, it is moved behind `setup.stop`, to be closed before.
+    # Holds a run that is opened early. Below it is entered again after `setup.stop`, so that it is
+    # closed first.
     opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
         run = open_run(start, setup, opened)  # now, because the result is written there
@@ -162,7 +163,8 @@ def begin_run(
     contexts.enter_context(opened.pop_all())
     if run is None:
         run = open_run(start, setup, contexts)
-    # At the end all is saved. From then on Ctrl-C acts at once, also while wandb is closed.
+    # This is called first when the contexts close. All is saved then, so that from there on Ctrl-C
+    # acts at once, and can end the wait for wandb.
     contexts.callback(setup.stop.end_steps)
     if base is not None:
         run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
@@ -180,7 +182,8 @@ def make_bar(setup: Setup) -> tqdm:
 def take_first_step(setup: Setup) -> StepQueue:
     """Return a queue with the first step, finished. If Ctrl-C ends it, say that it is not saved."""
     steps = StepQueue(setup)
-    step = setup.progress.step  # the number of the first one, since they begin with 0
+    # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
+    step = setup.progress.step
     try:
         steps.start(step).wait()
     except KeyboardInterrupt:
@@ -247,9 +250,9 @@ def take_steps(
     while True:
         # Steps are numbered from 0: after `step` steps, the next one has the number `step`.
         step = progress.step
-        steps_then = step + 1  # how many are taken after this one
+        steps_with_this = step + 1  # how many are taken once this one is
         # The last step is always due, so no step is started after it.
-        may_start_next = not is_asked_to_stop and not is_due(setup, steps_then, first_save)
+        may_start_next = not is_asked_to_stop and not is_due(setup, steps_with_this, first_save)
         next_step = step + 1 if may_start_next else None
         result = steps.take(step, next_step)
         is_asked_to_stop = result.is_asked_to_stop
@@ -622,12 +625,13 @@ def give_up(problem: str, setup: Setup, run: RunDir) -> NoReturn:
     if no_step_was_finite:
         advice = ("no step has changed a weight yet, so the cause is not optim.lr: look in the "
                   "model, such as its position encoding, for values that are not finite")
-    # Skipped steps change no weight: a checkpoint from this step on would fail in the same way.
-    spoilt_from = setup.progress.step - setup.progress.skipped_in_a_row
+    # Checkpoints of the last step that changed a weight, and of later ones, have the same weights,
+    # and would fail in the same way. Only earlier ones help.
+    last_change = setup.progress.step - setup.progress.steps_unchanged
     saved = run.checkpoints.saved_step("last")
-    kept = [step for step in run.checkpoints.kept_steps() if step < spoilt_from]
+    kept = [step for step in run.checkpoints.kept_steps() if step < last_change]
     checkpoint = "no good checkpoint: remove the run, or give the next one another --name"
-    if 0 < saved < spoilt_from:
+    if 0 < saved < last_change:
         checkpoint = f"a checkpoint of step {saved}"
     elif kept:
         checkpoint = (f"a checkpoint of step {kept[-1]}: branch from it with --branch-from "

@@ -130,6 +130,9 @@ class Progress:
     skipped_in_a_row: int = 0
     """How many steps were skipped since the last finite one. Those that overflowed do not count,
     because the next step has a smaller `loss_scale`."""
+    steps_unchanged: int = 0
+    """How many steps there were since the last finite one, those that overflowed included. None of
+    them has changed a weight."""
     best_loss: float = math.inf
     """Lowest validation loss, nats per token: that of the checkpoint `best`."""
 
@@ -158,8 +161,10 @@ class Progress:
         self.seconds += result.seconds
         if result.finite:
             self.skipped_in_a_row = 0
+            self.steps_unchanged = 0
         else:
             self.skipped += 1
+            self.steps_unchanged += 1
             if not result.overflowed:
                 self.skipped_in_a_row += 1
         return self.skipped_in_a_row < GIVE_UP_AFTER
@@ -233,8 +238,8 @@ class StepQueue:
     def take(self, step: int, next_step: int | None) -> StepResult:
         """Start step number `step`, unless it is started already, and return its results.
 
-        With `setup.reads_late`, starts step number `next_step` before it reads them. None: the next
-        step must not be started before they are read.
+        With `setup.reads_late`, starts step number `next_step` before it reads them. If that is
+        None, starts none: the caller needs the results, or the weights, of this step first.
         """
         current = self.start(step) if self.started is None else self.started
         self.started = None
@@ -281,7 +286,7 @@ def gather_measurements(setup: Setup, loss_sum: Tensor, grad_norm: Tensor) -> Te
     """Return the numbers of `Measurements`, in its order, as a tensor on the device."""
     stop = torch.full_like(loss_sum, setup.stop.number)
     sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
-    # The scale itself, as 1 that is scaled: `get_scale` would wait for a GPU.
+    # Scaling a 1 gives the scale as a tensor on the device: `get_scale` would wait for a GPU.
     loss_scale = setup.scaler.scale(torch.ones_like(loss_sum))
     already_global = torch.stack([grad_norm, loss_scale])  # equal in all processes
     # `sums` is in float64 if there are several processes.

@@ -146,12 +146,23 @@ def test_three_overflows_at_a_scale_of_1_end_a_training(trained):
     assert read_metric(path, "diverged") == {4: 1}
 
 
-def test_an_overflow_between_losses_that_are_nan_does_not_reset_their_count():
-    spoiled = StepResult(loss=math.nan, grad_norm=1.0, lr=0.1, finite=False,
-                         is_asked_to_stop=False, seconds=1.0, finished_at=1.0, loss_scale=2.0)
-    overflowed = spoiled._replace(loss=3.0, grad_norm=math.inf)
+SPOILED = StepResult(loss=math.nan, grad_norm=1.0, lr=0.1, finite=False, is_asked_to_stop=False,
+                     seconds=1.0, finished_at=1.0, loss_scale=2.0)
+OVERFLOWED = SPOILED._replace(loss=3.0, grad_norm=math.inf)
+
+
+def test_all_steps_that_change_no_weight_are_counted():
     progress = Progress()
-    steps = [spoiled, overflowed, spoiled, overflowed, spoiled]
+    counts = []
+    for result in [SPOILED, OVERFLOWED, SPOILED, SPOILED._replace(finite=True), OVERFLOWED]:
+        progress.advance(result, 9)
+        counts.append(progress.steps_unchanged)
+    assert counts == [1, 2, 3, 0, 1]
+
+
+def test_an_overflow_between_losses_that_are_nan_does_not_reset_their_count():
+    progress = Progress()
+    steps = [SPOILED, OVERFLOWED, SPOILED, OVERFLOWED, SPOILED]
     can_go_on = [progress.advance(step, 9) for step in steps]
     assert can_go_on == [True, True, True, True, False]
 

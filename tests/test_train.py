@@ -107,6 +107,7 @@ def test_the_last_checkpoint_knows_how_far_the_training_is(straight):
     rates = read_metric(straight, "train/tokens_per_second").values()
     assert training["progress"] == {
         "step": 7, "tokens": 1260, "skipped": 0, "skipped_in_a_row": 0,
+        "steps_unchanged": 0,
         "seconds": pytest.approx(sum(180 / rate for rate in rates)),
         "best": min(read_metric(straight, "val/loss").values())}
 
@@ -739,7 +740,7 @@ def test_a_diverged_training_names_the_step_that_it_kept():
 def test_a_diverged_training_names_no_checkpoint_of_the_weights_that_failed(
         skipped, saved, kept, offered):
     """They are those of step 9 minus the steps that were skipped."""
-    setup = Mock(progress=Progress(step=9, skipped_in_a_row=skipped), config=make_config())
+    setup = Mock(progress=Progress(step=9, steps_unchanged=skipped), config=make_config())
     run = Mock(path="runs/x")
     run.checkpoints.saved_step.return_value = saved
     run.checkpoints.kept_steps.return_value = kept
