@@ -41,7 +41,7 @@ def build(resolved: Resolved, world: World, stop: StopSignal) -> Setup:
     # `wrapped` is what training calls: the model, or DDP around it.
     model, wrapped = parallelism.build_model(config.model, compute.compiled)
     model.checkpoint_blocks = config.train.checkpoint_blocks
-    # Gradients that are not scaled are too small for float16, so Muon multiplies them in float32.
+    # Muon gets gradients without the loss scale, and so they are too small for float16.
     muon_dtype = torch.float32 if compute.dtype == torch.float16 else compute.dtype
     optimizers = Optimizers(model, config.optim, muon_dtype)
     scaler = torch.amp.GradScaler(world.device.type, enabled=compute.dtype == torch.float16)

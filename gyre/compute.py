@@ -163,12 +163,11 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# One measured call has at most about so many FLOPs, which a slow processor, too, does in a fraction
-# of a second.
+# A measured call has about so many FLOPs, which a slow processor, too, does in a fraction of a
+# second.
 MEASURED_FLOPS = 3e9  # of a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # of a product in int8
-# MEASURED_FLOPS limit the tokens of a measured product, but not to fewer than LEAST_TOKENS.
-# MOST_TOKENS limit them, too.
+# The fewest and the most tokens of a measured product, whatever MEASURED_FLOPS says.
 LEAST_TOKENS = 16
 MOST_TOKENS = 2048
 
@@ -236,7 +235,7 @@ def int8_rates(model: ModelConfig, tokens: int) -> list[float]:
     tokens = min(tokens, quick_tokens)
     x = torch.ones(tokens, inputs)
     weight = torch.ones(outputs, inputs)
-    product = Int8Linear(outputs, inputs)
+    product = Int8Linear(outputs=outputs, inputs=inputs)
     product.load_state_dict({"weight": weight.to(torch.int8), "scale": torch.ones(outputs)})
     with kernels.one_thread():
         times = kernels.shortest_times([lambda: linear(x, weight), lambda: product(x)],

@@ -63,26 +63,26 @@ def straight(workdir):
 # --- killed and resumed ---------------------------------------------------------------------------
 
 
-def before_step(number):
+def at_step(number):
     """For `start_step`, which counts from 0: whether it is called for the step of this number, from
     1."""
     return lambda setup, step: step == number - 1
 
 
-def after_step(number):
+def with_steps(number):
     """For what is called after a step: whether it is the step of this number, from 1."""
     return lambda setup, *_: setup.progress.step == number
 
 
 @pytest.mark.parametrize("name, when", [
-    pytest.param("draw_sample", after_step(6), id="sample-6"),
-    pytest.param("validate_and_sample", after_step(7), id="validate-7"),
+    pytest.param("draw_sample", with_steps(6), id="sample-6"),
+    pytest.param("validate_and_sample", with_steps(7), id="validate-7"),
     # Slow: the cases above and the next test show the same. There are checkpoints after three and
     # six steps. So before step 6 the last one is two steps old, and before step 7 it is new.
     pytest.param("save", always, id="save", marks=pytest.mark.slow),
-    pytest.param("start_step", before_step(6), id="step-6", marks=pytest.mark.slow),
-    pytest.param("validate_and_sample", after_step(6), id="validate-6", marks=pytest.mark.slow),
-    pytest.param("start_step", before_step(7), id="step-7", marks=pytest.mark.slow)])
+    pytest.param("start_step", at_step(6), id="step-6", marks=pytest.mark.slow),
+    pytest.param("validate_and_sample", with_steps(6), id="validate-6", marks=pytest.mark.slow),
+    pytest.param("start_step", at_step(7), id="step-7", marks=pytest.mark.slow)])
 def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
     path = workdir / "runs" / run_name
     kill_before(name, when, *tiny_argv(workdir, *EXACT, "--name", run_name))
@@ -92,8 +92,8 @@ def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, ru
 
 def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, straight):
     path = workdir / "runs" / "killed-often"
-    kill_before("start_step", before_step(6), *tiny_argv(workdir, *EXACT, "--name", path.name))
-    kill_before("start_step", before_step(5), "--resume", path)
+    kill_before("start_step", at_step(6), *tiny_argv(workdir, *EXACT, "--name", path.name))
+    kill_before("start_step", at_step(5), "--resume", path)
     stop_at(4, "--resume", path)
     kill_before("save", always, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
@@ -119,7 +119,7 @@ def stop_in_validation(validation: int, *argv: str | Path) -> int:
         return exit_code(train.main, *argv)
 
 
-PLAIN_ADVANCE = Progress.advance  # which `count_ten_minutes` is put in the place of
+PLAIN_ADVANCE = Progress.advance  # itself: a test puts `count_ten_minutes` in its place
 
 
 def count_ten_minutes(self, result, tokens):
@@ -200,7 +200,7 @@ def saves_last(setup, run, name):
     return name == "last"
 
 
-@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
+@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", with_steps(3))])
 def test_a_validation_that_is_done_again_may_be_killed(ended, straight, name, when):
     """Killed between `best` and `last`, or before the sample: loss and sample are logged in the
     end."""
@@ -209,7 +209,7 @@ def test_a_validation_that_is_done_again_may_be_killed(ended, straight, name, wh
     assert_equal_runs(straight, ended)
 
 
-@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", after_step(3))])
+@pytest.mark.parametrize("name, when", [("save", saves_last), ("draw_sample", with_steps(3))])
 def test_the_step_of_a_validation_that_is_killed_can_be_the_best(ended, monkeypatch, name, when):
     """The validation is done a third time. The first time is in the fixture."""
     losses = {3: 5.0, 6: 9.0, 7: 7.0}
@@ -338,7 +338,7 @@ def test_a_killed_fine_tuning_without_its_base_names_both(killed_tuning, capfd):
 
 def test_a_fine_tuning_that_begins_again_saves_after_its_first_step(killed_tuning):
     path, _ = killed_tuning
-    kill_before("start_step", before_step(2), "--resume", path)
+    kill_before("start_step", at_step(2), "--resume", path)
     assert resumable_step(path) == 1
 
 
@@ -361,7 +361,7 @@ def test_a_fine_tuning_that_begins_again_measures_its_base_if_that_was_not_done(
 
 def test_a_fine_tuning_has_a_checkpoint_after_its_first_step(workdir, straight):
     path = workdir / "runs" / "tuned-saved"
-    kill_before("start_step", before_step(2), *training_argv(
+    kill_before("start_step", at_step(2), *training_argv(
         workdir, "--init-from", straight, "--name", path.name, "--train.steps=6"))
     assert resumable_step(path) == 1
 
@@ -409,7 +409,7 @@ def test_a_run_without_sample_tokens_logs_no_sample(often):
 def saved_killed_at_8(workdir):
     argv = tiny_argv(workdir, "--name=killed-at-8", "--train.eval_interval=4",
                      "--train.keep=[4, 7]")
-    kill_before("draw_sample", after_step(8), *argv)
+    kill_before("draw_sample", with_steps(8), *argv)
     return set_aside(workdir / "runs" / "killed-at-8")
 
 
@@ -570,7 +570,7 @@ def test_before_the_first_checkpoint_of_a_branch_ctrl_c_at_once_says_to_branch_a
 @pytest.mark.parametrize("at", quick_for([5], [3, 5]))
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
-    kill_before("start_step", before_step(at + 2), "--branch-from", trunk, "--train.steps=8",
+    kill_before("start_step", at_step(at + 2), "--branch-from", trunk, "--train.steps=8",
                 "--at", str(at), "--name", path.name)
     assert RunDir.open(path).checkpoints.saved_step("last") == at + 1
     assert exit_code(train.main, "--resume", path) == 0

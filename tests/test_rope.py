@@ -47,7 +47,7 @@ def test_rotated_queries_and_keys_are_those_of_the_worked_example():
 @pytest.mark.parametrize("form", [apply_rotary_emb, rotate_in_reals])
 def test_a_rotation_runs_in_float32_and_returns_the_callers_dtype(form):
     x = randn(1, 7, 6, 8).bfloat16()
-    table = torch.view_as_real(precompute_freqs_cis(8, 7))
+    table = torch.view_as_real(precompute_freqs_cis(8, 7))  # both forms take it
     narrow, _ = form(x, x, table)
     wide, _ = form(x.float(), x.float(), table)
     assert narrow.dtype == torch.bfloat16
@@ -108,8 +108,8 @@ def test_yarns_magnitude_is_the_published_one():
 
 
 def test_frequencies_of_llama_3_1_are_the_published_ones():
-    """Of the model of 8B, where pairs of all three kinds occur."""
-    scaled = scaled_frequencies(RopeScaling("llama3", 8, 8192), 0, head_dim=128, theta=5e5)
+    """Of the model of 8B, where pairs of all three kinds occur. Only `dynamic` reads the length."""
+    scaled = scaled_frequencies(RopeScaling("llama3", 8, 8192), length=0, head_dim=128, theta=5e5)
     expected = VECTORS["llama3.1_8b"]
     assert scaled[[0, 28, 29, 30, 35, 40, 63]].tolist() == pytest.approx(expected, abs=1e-9)
 
