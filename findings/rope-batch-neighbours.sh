@@ -6,10 +6,11 @@
 #     log-probabilities that it has alone, for every scaling of RoPE: keys are in pages of their
 #     own, and no request sees another.
 # Seen: with "default", "linear", "yarn" and "llama3" that is so. With "dynamic" and "longrope" it
-#     is not: 20 texts that end before the original length, which these scalings leave as they are,
-#     change when a text that is longer is in the same batch. Only the first of its tokens are as
-#     before, or none. `dynamic_rope_update` (modeling_rope_utils.py) takes one maximum of all
-#     position ids, and a batch is one row of tokens of all requests. Nothing is said.
+#     is not: 20 texts that end before the original length, where these scalings have the
+#     frequencies of training, change when a text that is longer is in the same batch, and the
+#     log-probabilities of their first tokens change by up to 0.8 and 0.9. `dynamic_rope_update`
+#     (modeling_rope_utils.py) takes one maximum of all position ids, and a batch is one row of the
+#     tokens of all requests. Nothing is said.
 # For gyre: each row has the frequencies of its own length. With transformers, serve models of these two scalings
 #     one request at a time, or requests that are all below or all above the original length.
 set -euo pipefail
