@@ -113,9 +113,10 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     """Return the configuration of these layers, each over the one before it.
 
     If a layer names another text, the numbers of the layers before it become limits. train.minutes
-    makes limits of the numbers that depend on the steps. Two options are adjusted to others:
+    makes limits of the numbers that depend on the steps. Three options are adjusted to others:
 
     - A warm-up that is longer than the steps of a later layer is fitted to them.
+    - Samples that do not fit into model.max_positions of a later layer take half of it.
     - A row length that is to be fitted is at most model.max_positions, if that is given. With
       learned positions it is exactly that, and not fitted.
     """
@@ -178,11 +179,21 @@ class Layers:
             self.fitted.update(FITTED)
             # A prompt of another text shows nothing. Samples then continue the first words of this.
             options.setdefault("train.sample_prompt", TrainConfig.sample_prompt)
+        self.fit_samples(options)
         self.choose_time(options)
         self.note_fitted(options)
         self.values |= options
         self.forget_other_texts(options)
         self.kept.append(options)
+
+    def fit_samples(self, options: dict[str, Any]) -> None:
+        """Let samples of earlier layers take half of the context that a layer asks for, if they do
+        not fit into it."""
+        context = options.get("model.max_positions")
+        if context is None or "train.sample_tokens" in options:
+            return
+        if self.values["train.sample_tokens"] >= context > 0:
+            options["train.sample_tokens"] = context // 2
 
     def forget_other_texts(self, options: Mapping[str, Any]) -> None:
         """Let the text that a layer names, if it does, be the only one in `values`."""

@@ -34,7 +34,7 @@ from files import sha256
 from gyre.compute import Compute
 from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
-from gyre.options import Config, TrainConfig, changed_options, make_config, named_source
+from gyre.options import Config, changed_options, make_config, named_source
 from gyre.parser import Parser
 from gyre.rundir import RunDir, clean_name
 from gyre.wandb_log import LogConfig
@@ -399,8 +399,6 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
     requested = merge_layers(config_layers, given)
     inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
                         "train.eval_interval": AUTO}
-    if TrainConfig.sample_tokens >= saved.model.max_positions:  # the default does not fit into it
-        inherited["train.sample_tokens"] = saved.model.max_positions // 2
     model = inherit_model(saved, requested, given)
     from_run: Layer = {"init_from": str(run.path), "model": model}
     pinned: Layer = {"data.tokenizer": str(run.path),

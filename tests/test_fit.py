@@ -157,6 +157,18 @@ def test_a_length_of_samples_given_with_the_text_is_kept(layers):
     assert config.train.sample_tokens == 120
 
 
+@pytest.mark.parametrize("context, tokens", [(120, 60), (50, 25), (1, 0), (121, 120)])
+def test_samples_are_shortened_for_a_later_context(context, tokens):
+    first = {"data.seq_len": 1, "train.sample_tokens": 120}
+    assert make_draft(first, {"model.max_positions": context}).config.train.sample_tokens == tokens
+
+
+def test_a_length_of_samples_that_is_asked_for_is_not_shortened():
+    asked = {"data.seq_len": 8, "model.max_positions": 50, "train.sample_tokens": 50}
+    with pytest.raises(UserError, match=r"train.sample_tokens must be in \[0, 50\), not 50"):
+        make_draft(asked)
+
+
 def test_minutes_leave_the_steps_to_a_measurement():
     draft = make_draft(SMALL, {"train.minutes": 2.0})
     assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
