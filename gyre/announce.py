@@ -91,6 +91,9 @@ def print_notes(resolved: Resolved, setup: Setup) -> None:
         assert config.init_from is not None
         base = RunDir.open(config.init_from)
         base.note_missing_best()
+        if start.ignored:
+            say(f"note: the model is that of {base.path}, whatever the configuration file says of "
+                f"{', '.join(start.ignored)}")
         if not any(name in start.given for name in TEXT_ORIGIN):
             note_same_text(base, setup.data)
         note_unfit_tokenizer(base, setup.data)

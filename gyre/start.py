@@ -34,7 +34,7 @@ from files import sha256
 from gyre.compute import Compute
 from gyre.fit import Draft, Layer, make_draft
 from gyre.optim import OptimConfig
-from gyre.options import Config, changed_options, make_config, named_source
+from gyre.options import Config, changed_options, flatten, make_config, named_source
 from gyre.parser import Parser
 from gyre.rundir import RunDir, clean_name
 from gyre.wandb_log import LogConfig
@@ -88,6 +88,9 @@ class Start:
     has_default_sizes: bool = False
     """Whether the model of a new run has the default sizes because nothing names others: the
     command has no --config, no --init-from and no option of MODEL_SIZES."""
+    ignored: Sequence[str] = ()
+    """Options of the model in configuration files that differ from those of the run of --init-from,
+    and are ignored."""
 
     @property
     def config(self) -> Config:
@@ -185,7 +188,8 @@ def resolve(argv: list[str], doc: str) -> Start:
     start = begin(draft, argv, stem, given, resumes_auto=options.resume == AUTO)
     chooses_sizes = any(name in given for name in MODEL_SIZES)
     has_default_sizes = not (options.config or options.init_from or chooses_sizes)
-    return replace(start, has_default_sizes=has_default_sizes)
+    ignored = list_ignored(config_layers, draft.config, given) if base is not None else []
+    return replace(start, has_default_sizes=has_default_sizes, ignored=ignored)
 
 
 def make_stem(options: Namespace, config: Config, base: RunDir | None) -> str:
@@ -421,6 +425,18 @@ def draft_from_run(run: RunDir, config_layers: list[Layer], given: Layer) -> Dra
     # not what is in `from_run`. The command line can also change that, and what `check_given`
     # allows of the model. Nothing is over `pinned`.
     return make_draft(inherited, *map(leave_out_model, config_layers), from_run, given, pinned)
+
+
+def list_ignored(config_layers: list[Layer], config: Config, given: Layer) -> list[str]:
+    """Return the options of the model in configuration files that --init-from has ignored.
+
+    These are the ones whose values `config` does not have. Options that are `given`, on the command
+    line, would have replaced those of the files anyway.
+    """
+    model = dict(flatten({"model": asdict(config.model)}))
+    requested = merge_layers(config_layers, {})
+    return [option for option, value in requested.items()
+            if option.startswith("model.") and option not in given and model.get(option) != value]
 
 
 def leave_out_model(layer: Layer) -> Layer:

@@ -102,6 +102,15 @@ def test_a_branch_counts_skipped_steps_anew(monkeypatch):
     assert restored.skipped_in_a_row == 0
 
 
+def test_a_fine_tuning_says_what_it_ignores_of_a_file(workdir, finished, tmp_path, capfd):
+    file = tmp_path / "other.yaml"
+    file.write_text("model: {dim: 96, n_layers: 7}", encoding="utf-8")
+    argv = training_argv(workdir, "--init-from", finished, "--config", file, "--train.steps=3")
+    assert exit_code(train.main, *argv) == 0
+    assert (f"note: the model is that of {finished}, whatever the configuration file says of "
+            "model.dim, model.n_layers\n") in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("names_text", [True, False])
 def test_a_fine_tuning_on_the_same_text_says_so_unless_it_is_named(
     workdir, finished, capfd, names_text

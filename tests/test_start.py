@@ -395,6 +395,22 @@ def test_a_scaling_of_a_file_is_ignored_as_its_model_is(base, tmp_path):
         start("--init-from", base, "--config", file, "--model.rope_scaling.type", "yarn")
 
 
+def test_only_other_model_options_of_a_file_are_named_as_ignored(base, tmp_path):
+    model = read_config(base / "config.yaml").model
+    file = tmp_path / "other.yaml"
+    file.write_text(f"{{model: {{dim: {model.dim + 32}, n_heads: {model.n_heads}, dropout: 0.5}}, "
+                    "optim: {lr: 0.5}}", encoding="utf-8")
+    assert [*start("--init-from", base, "--config", file).ignored] == ["model.dim"]
+
+
+def test_an_option_of_the_command_line_is_not_named_as_ignored(base, tmp_path):
+    file = tmp_path / "longer.yaml"
+    file.write_text("model: {max_positions: 4096}", encoding="utf-8")
+    argv = ["--init-from", base, "--config", file]
+    assert [*start(*argv).ignored] == ["model.max_positions"]
+    assert [*start(*argv, "--model.max_positions", 2048).ignored] == []
+
+
 def test_a_copy_of_a_text_that_is_gone_is_known(base, workdir, tmp_path):
     """The base has one file, whose hash is that of its text."""
     saved = replace(read_config(base / "config.yaml").data, files=["gone.txt"])
