@@ -18,7 +18,7 @@ from gyre.compute import resolve_device
 from gyre.options import Config, flatten, make_config
 from gyre.parser import Parser
 from gyre.rundir import check_name, check_runs_folder, clean_name
-from gyre.yaml_files import read_yaml
+from gyre.yaml_files import read_yaml, require_position
 
 # Options that the study sets for each run. Setting them for all is refused.
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
@@ -104,6 +104,8 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
     options = Parser(description, StudyOptions, config=True).parse_args(argv)
     beside = planning.read_plan(Path(options.beside)) if options.beside else None
+    if beside is not None:
+        check_encodings(options.beside, beside)
     tier = choose_tier(options, beside)
     committed = beside.arms if beside else {}
     arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
@@ -241,6 +243,12 @@ def choose_tier(options: Namespace, beside: Plan | None) -> Tier:
     if options.seeds is not None:
         tier = replace(tier, seeds=options.seeds)
     return tier
+
+
+def check_encodings(path: str, beside: Plan) -> None:
+    """Raise UserError if an arm of the study at `path` has an encoding that is gone."""
+    for arm, config in beside.config.items():
+        require_position(f"the arm {arm} of {path} was trained", config["model"]["position"])
 
 
 def check_settled(options: Namespace) -> None:

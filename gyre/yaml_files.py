@@ -116,9 +116,11 @@ def require_encoding(run: Path, config: Config) -> None:
 
     Lists of runs do not need it, so `read_config` does not ask.
     """
-    position = config.model.position
+    require_position(f"{run} was trained", config.model.position)
+
+
+def require_position(what: str, position: str) -> None:
+    """Raise UserError if POSITIONS lacks an encoding. `what` needs it, as in "x was trained"."""
     if position not in POSITIONS:
-        raise UserError(
-            f"{run} was trained with model.position {position}, which POSITIONS does not have any "
-            "more: put its class and its line back into model/encodings.py"
-        )
+        raise UserError(f"{what} with model.position {position}, which POSITIONS does not have any "
+                        "more: put its class and its line back into model/encodings.py")

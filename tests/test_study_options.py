@@ -16,6 +16,7 @@ from ablation.options import resolve, to_words
 from ablation.plan import Steps, write_plan
 from errors import UserError
 from gyre.options import make_config
+from model.encodings import POSITIONS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -156,6 +157,15 @@ def test_shared_options_have_the_numbers_that_texts_would_change(tmp_path):
     shared = resolve(["--config", str(file), "--log.runs", str(tmp_path)]).shared
     assert (shared["data.vocab_size"], shared["data.seq_len"]) == (4096, 256)
     assert shared["optim.warmup_steps"] == 100
+
+
+def test_a_study_beside_one_whose_encoding_is_gone_says_what_to_put_back(monkeypatch):
+    monkeypatch.delitem(POSITIONS, "alibi")
+    five = ROOT / "studies" / "five"
+    sentence = (f"the arm alibi of {five} was trained with model.position alibi, which POSITIONS "
+                "does not have any more")
+    with pytest.raises(UserError, match=sentence):
+        resolve(["--beside", str(five), "--arm", "b500=model.theta=500"])
 
 
 def test_a_rate_beside_a_tuned_study_is_said_for_an_arm():
