@@ -43,6 +43,7 @@ OPTIONS = {
 }
 # In decoding few rows, a good part of a step was taking memory for one tensor after another.
 OPTIONS_FOR_FEW_ROWS = {"memory_planning": True}  # one block for all tensors of a step
+ONE_NUMBER = torch.zeros(1, dtype=torch.long)
 # The packages that this process has loaded; None for one that could not be compiled or loaded.
 OPENED: dict[Path, Any] = {}
 
@@ -285,7 +286,7 @@ def has_room_after(cache: KVCache, length: int) -> bool:
 
 def tensor_of_length(length: int) -> Tensor:
     """Return a tensor whose length tells a package a number, because it takes tensors only."""
-    return torch.empty(1, dtype=torch.long).expand(length)
+    return ONE_NUMBER.expand(length)
 
 
 def has_many_keys(cache: KVCache, tokens: Tensor, n_keys: int) -> bool:

@@ -114,6 +114,8 @@ class Batch:
         for prompt in prompts:
             self.prompt_lengths += [len(prompt)] * num_samples
         n_rows = len(self.prompt_lengths)
+        self.full_lengths = [length + max_new_tokens for length in self.prompt_lengths]
+        """Tokens of each row once all are drawn."""
         self.lengths = list(self.prompt_lengths)
         """Tokens of each row so far, those of its prompt included."""
         self.lengths_on_device = list(self.prompt_lengths)
@@ -179,13 +181,11 @@ class Batch:
 
     def due_rows(self) -> list[int]:
         """Return the rows that draw next: of those that lack tokens, the ones with the fewest."""
-        unfinished = []
-        for row in sorted(self.live):
-            if self.lengths_on_device[row] < self.prompt_lengths[row] + self.max_new_tokens:
-                unfinished.append(row)
-        fewest = min((self.lengths_on_device[row] for row in unfinished), default=0)
+        lengths = self.lengths_on_device
+        unfinished = [row for row in sorted(self.live) if lengths[row] < self.full_lengths[row]]
+        fewest = min([lengths[row] for row in unfinished], default=0)
         # The others still read their prompts.
-        return [row for row in unfinished if self.lengths_on_device[row] == fewest]
+        return [row for row in unfinished if lengths[row] == fewest]
 
     def draw_next(self, step: NextLogits, due: list[int]) -> "Drawn":
         """Draw a token of the rows that are due. On a GPU, do not wait until it is drawn."""
@@ -208,7 +208,7 @@ class Batch:
                 continue
             self.lengths[row] += 1
             self.n_accepted += 1
-            if self.lengths[row] == self.prompt_lengths[row] + self.max_new_tokens:
+            if self.lengths[row] == self.full_lengths[row]:
                 self.end(row)
             yield row, token
 
@@ -252,8 +252,10 @@ class Batch:
             drawn = sample(logits, self.sampling, uniforms, self.seen)
         else:
             drawn = sample(logits[rows], self.sampling, uniforms[rows], self.seen[rows])
-        # BROKEN is not an id. On a GPU, the next step is fed before the CPU reads and refuses it.
-        tokens = drawn.clamp(min=0)
+        tokens = drawn
+        if self.steps_ahead > 0:
+            # The next step is fed before the CPU reads and refuses BROKEN, which is not an id.
+            tokens = drawn.clamp(min=0)
         if all_due:  # by one kernel
             self.tokens[:, position] = tokens
         else:

@@ -59,7 +59,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -307,12 +307,16 @@ def needs_repeated_heads(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
     return torch.cuda.get_device_properties(xq.device).major < FLASH_CAPABILITY
 
 
-@contextmanager
-def attention_of_any_length(device: torch.device) -> Iterator[None]:
+def attention_of_any_length(device: torch.device) -> AbstractContextManager[None]:
     """Return a context without cuDNN's attention, which makes a new plan for every length."""
     if device.type != "cuda":
-        yield
-        return
+        return nullcontext()
+    return without_cudnn_attention()
+
+
+@contextmanager
+def without_cudnn_attention() -> Iterator[None]:
+    """Turn cuDNN's attention off within."""
     was_on = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:

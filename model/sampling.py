@@ -88,30 +88,33 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -
         penalised = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(seen, penalised, scores)
     if sampling.temperature == 0:
-        largest, ids = scores.max(-1, keepdim=True)
+        largest, ids = scores.max(-1)
     else:
-        largest = scores.amax(-1, keepdim=True)
-        scores = (scores - largest) / sampling.temperature
+        largest = scores.amax(-1)
+        scores = (scores - largest[:, None]).div_(sampling.temperature)
         ids = draw_by_number(scores, sampling, uniforms)
-    # NaN unless the largest is finite. On a GPU, isfinite would be more kernels.
+    # NaN unless the largest is finite. isfinite would be more kernels.
     difference = largest - largest
-    return ids.masked_fill(difference.isnan(), BROKEN).squeeze(-1)
+    return ids.masked_fill_(difference.isnan(), BROKEN)
 
 
 def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tensor:
-    """Draw from scores (B, V), of which 0 is the largest, by numbers (B,) -> ids (B, 1)."""
+    """Draw from scores (B, V), of which 0 is the largest, by numbers (B,) -> ids (B,)."""
     if sampling.top_k is not None and sampling.top_k < scores.shape[-1]:
         # Comparing with the k-th score instead would keep all of its ties.
         kept = scores.topk(sampling.top_k)
         scores = torch.full_like(scores, -math.inf).scatter(-1, kept.indices, kept.values)
     if sampling.top_p is not None and sampling.top_p < 1:
-        scores = scores.masked_fill(~nucleus(scores.softmax(-1), sampling.top_p), -math.inf)
+        masses = scores.softmax(-1)
+        masses = masses.masked_fill(~nucleus(masses, sampling.top_p), 0)
+    else:
+        masses = scores.exp()  # not divided by their sum, because `target` is multiplied by it
     if sampling.min_p:
-        scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
-    cdf = scores.softmax(-1).cumsum(-1)
+        masses = masses.masked_fill(scores < math.log(sampling.min_p), 0)
+    cdf = masses.cumsum(-1)
     # The first token whose cdf is above the target. It never has probability 0.
     target = uniforms[:, None] * cdf[:, -1:]
-    return torch.searchsorted(cdf, target, right=True)
+    return torch.searchsorted(cdf, target, right=True).squeeze(-1)
 
 
 def nucleus(masses: Tensor, p: float) -> Tensor:
