@@ -276,7 +276,9 @@ def name_compilation(trained: Trained, compiled: bool) -> str:
     if not compiled:
         return "not compiled"
     limit = trained.model.position.cache_limit
-    if limit < trained.model.config.max_positions:  # dynamic scaling
+    if limit < trained.model.config.max_positions:
+        # Dynamic scaling changes the keys of longer texts, which are then written without a cache,
+        # and not compiled.
         return f"compiled up to {limit} tokens"
     return "compiled"
 
@@ -297,7 +299,8 @@ def warn_if_int8_is_slow(trained: Trained, n_rows: int, compiled: bool) -> None:
 def note_busy_cores(trained: Trained) -> None:
     """Print a note if other processes take the cores from the threads of compiled decoding.
 
-    After each of its loops, which take microseconds, all threads wait for the last one.
+    After each loop of the compiled code, which takes microseconds, all threads wait for the last
+    one.
     """
     n_threads = torch.get_num_threads() if trained.compute.device.type == "cpu" else 1
     if n_threads > 1 and busy_load(per_core=1):
@@ -536,7 +539,8 @@ class Session:
         context = self.trained.model.config.max_positions
         new_tokens = self.options.max_new_tokens
         if new_tokens is None:
-            # `default_new_tokens` gives the same number after a prompt that just fills this room.
+            # A short context is halved between the prompt and the answer. `default_new_tokens`
+            # gives the same number after a prompt that just fills this room.
             new_tokens = min(NEW_TOKENS, context // 2)
         return max(1, context - new_tokens)
 
@@ -652,15 +656,15 @@ def measure_speed(batch: Batch, n_prompts: int, started: float, times: list[floa
     """Return the speed of a batch that was drawn; `times` are when its tokens came.
 
     Prefill reads as many tokens of every prompt as the shortest has, and draws the first token of
-    the rows whose prompt is that short. It ends when the first token has come. If all these rows
-    end at once and another prompt is longer, no time tells when that was, and nothing is measured.
+    the rows whose prompt is that short. The time of the first token is when prefill ended. There is
+    one exception: if each of these rows begins with an end token, they give no token. The first one
+    then comes from a longer prompt, some time after prefill, and nothing is measured.
     """
     drawn_by_prefill = count_first_tokens(batch)
     decoded = batch.n_accepted - drawn_by_prefill
     prefill_drew_nothing = drawn_by_prefill == 0  # all rows of the shortest prompts ended at once
     some_prompts_are_longer = max(batch.prompt_lengths) > min(batch.prompt_lengths)
     if prefill_drew_nothing and some_prompts_are_longer:
-        # The first time is that of a longer prompt.
         return Speed()  # `print_rates` prints nothing of it
     prefilled = times[0]
     return Speed(prefill_tokens=min(batch.prompt_lengths) * n_prompts,

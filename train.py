@@ -9,12 +9,16 @@
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
-In a new run, YAML files override the defaults, and the command line overrides both. With
---init-from, both can replace the text of the given run. Of its model, the command line can change
-that on which no weight depends, such as the dropout, and YAML files only the dropout.
---resume and --branch-from keep the configuration of the given run. Of it, the command line can
-change log.* but for log.runs, and train.* but for the batch size. With --branch-from, it can also
-change the name, log.runs, and optim.* but for the optimizer. A run is written to runs/NAME.
+In a new run, YAML files override the defaults, and the command line overrides both. What can change
+where another run is given:
+
+    --init-from     all but the tokenizer and the model. Of the model, the command line can change
+                    options on which no weight depends, such as the dropout; YAML files can change
+                    the dropout only.
+    --resume        log.*, except log.runs, and train.*, except the batch size
+    --branch-from   these, and the name, log.runs, and optim.*, except the optimizer
+
+A run is written to runs/NAME.
 """
 
 import interrupts  # first: from here on, Ctrl-C shows no traceback
@@ -148,8 +152,9 @@ def begin_run(
     validates_checkpoint = lacks_validation(start, setup)
     print_setup(resolved, setup, validates_checkpoint)
     run = None
-    # Holds a run that is opened early. Below it is entered again after `setup.stop`, so that it is
-    # closed first.
+    # Contexts are closed in reverse order. This one holds a run that is opened early. It is entered
+    # again after `setup.stop`, so that at the end the run is closed before `setup.stop`, while
+    # SIGTERM and SIGHUP are still only remembered.
     opened = contexts.enter_context(ExitStack())
     if validates_checkpoint:
         run = open_run(start, setup, opened)  # now, because the result is written there
@@ -158,13 +163,11 @@ def begin_run(
     bar = contexts.enter_context(make_bar(setup))
     steps = take_first_step(setup)
     contexts.enter_context(setup.stop)
-    # Contexts are closed in reverse order: what is entered after `stop` is closed before it, while
-    # signals are still heard.
     contexts.enter_context(opened.pop_all())
     if run is None:
         run = open_run(start, setup, contexts)
-    # This is called first when the contexts close. All is saved then, so that from there on Ctrl-C
-    # acts at once, and can end the wait for wandb.
+    # This is called first of all when the contexts close. All is saved then, so that from there on
+    # Ctrl-C is no longer remembered, but acts at once, and can end the wait for wandb.
     contexts.callback(setup.stop.end_steps)
     if base is not None:
         run.log({**setup.progress.axes, **base})  # at step 0: the first step is not counted yet
@@ -264,8 +267,8 @@ def take_steps(
             give_up(f"{GIVE_UP_AFTER} steps in a row were not finite, up to step {progress.step}",
                     setup, run)
         show_step(bar, result.loss, rate)
-        # Without `reads_late`, as on a CPU, no step is started early: what follows is done after
-        # each of them.
+        # Without `reads_late`, as on a CPU, no step is started early. Then `validate_and_save` is
+        # called after every step, and mostly finds that nothing is due.
         next_is_running = steps.started is not None
         if next_is_running:  # it was started because nothing is due after this step
             continue

@@ -275,8 +275,8 @@ def check_text(training: Training, manifest: dict[str, Any]) -> None:
 
 
 def check_encoding(run: RunDir) -> None:
-    """Raise UserError if the code of the encoding was edited since a run was made, because its
-    record would be of neither encoding."""
+    """Raise UserError if the code of the encoding was edited since a run was made. Otherwise its
+    record would be of the old code in part, and of the new code in part."""
     position = read_config(run.path / "config.yaml").model.position
     if run.has_changed_encoding(position):
         raise UserError(f"the code of model.position {position} has changed since {run.path} was "

@@ -88,8 +88,9 @@ def uses_graphs(config: Config, world: World) -> bool:
     They are if train.cuda_graphs allows it, one process trains on CUDA, and the model is so small
     that launching its kernels takes longer than computing.
     """
-    tokens = count_rows(config.train, world) * config.data.seq_len
-    is_launch_bound = training_flops(config.model, tokens) <= MOST_FLOPS
+    rows_per_pass = count_rows(config.train, world)
+    flops_per_pass = training_flops(config.model, rows_per_pass * config.data.seq_len)
+    is_launch_bound = flops_per_pass <= MOST_FLOPS
     can_record = world.device.type == "cuda" and world.size == 1
     return can_record and is_launch_bound and config.train.cuda_graphs
 
@@ -102,18 +103,18 @@ def restore(
 
     Its `best_loss` is infinite if no checkpoint `best` is kept. Prints how the learning rate goes
     on if the run gets another number of steps. Raises UserError for a command by which the training
-    cannot go on: see `check_kept`, `check_branch` and `check_resumed`.
+    cannot go on: see `check_steps_to_keep`, `check_branch` and `check_resumed`.
     """
     run = start.source
     assert run is not None, "there is nothing to restore"
     progress, steps_when_saved = load_checkpoint(run, start.step, world, model, optimizers, scaler)
     if start.trunk is not None:
-        check_kept(run, start, progress.step, kept=())
+        check_steps_to_keep(run, start, progress.step, kept=())
         check_branch(run, start, progress.step)
         progress.best_loss = math.inf  # the branch has saved no `best` yet
         progress.skipped_in_a_row = 0  # the trunk skipped those with its own learning rates
         return progress
-    check_kept(run, start, progress.step, run.checkpoints.kept_steps())
+    check_steps_to_keep(run, start, progress.step, run.checkpoints.kept_steps())
     check_resumed(run, start, progress.step, steps_when_saved)
     if progress.step >= start.config.train.steps:
         return progress  # of a finished run (--resume auto): nothing of it changes
@@ -174,10 +175,13 @@ def load_checkpoint(
     return Progress.from_saved(training["progress"]), training["steps"]
 
 
-def check_kept(run: RunDir, start: Start, step: int, kept: Collection[int]) -> None:
+def check_steps_to_keep(
+    run: RunDir, start: Start, step: int, kept: Collection[int]
+) -> None:
     """Raise UserError if the command names a step for train.keep that the training has taken.
 
-    `step` steps are taken, and `kept` are those of them whose checkpoints are kept already.
+    `step` steps are taken, and `kept` are those of them whose checkpoints are kept already. With
+    --resume auto, the command is the one that started the run, and may name steps of that time.
     """
     if "train.keep" not in start.given or start.resumes_auto:
         return
@@ -214,8 +218,8 @@ def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -
     if is_given or steps == steps_when_saved:
         return
     # The last command gave the run another end than config.yaml, such as 200 instead of 100, and it
-    # is not known which one is meant. With --resume auto the run may have taken 200 steps: it is
-    # finished, and left as it is.
+    # is not known which one is meant. A run that has taken all 200 is finished, and left as it is.
+    # Only --resume auto comes here with such a run: others were refused above.
     is_finished = step >= max(steps, steps_when_saved)
     if not is_finished:
         raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "

@@ -163,12 +163,13 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-# A measured call has about so many FLOPs, which a slow processor, too, does in a fraction of a
-# second.
+# A measured call has no more FLOPs than about so many, which a slow processor, too, does in a
+# fraction of a second.
 MEASURED_FLOPS = 3e9  # of a product and its gradients
 MEASURED_INT8_FLOPS = 1e8  # of a product in int8
-# The fewest and the most tokens of a measured product, whatever MEASURED_FLOPS says.
+# MEASURED_FLOPS takes no more tokens away than leave so many. A caller may ask for fewer.
 LEAST_TOKENS = 16
+# The most tokens of a measured product.
 MOST_TOKENS = 2048
 
 

@@ -175,8 +175,8 @@ class Setup:
     """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
-    """Final, but for train.steps while the first steps are timed for train.minutes: it is a
-    placeholder then."""
+    """With train.minutes, train.steps is a placeholder until the first steps are timed. All else is
+    final."""
     world: World
     compute: Compute
     parallelism: Replicated

@@ -115,7 +115,7 @@ def test_a_model_that_no_memory_holds_is_refused():
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a setting of glibc")
 def test_on_a_cpu_freed_memory_serves_the_next_tensors():
-    """By default, glibc gives larger blocks than 32 MiB at most back to the system at once.
+    """By default, glibc gives a block of more than 32 MiB back to the system at once.
 
     Memory that comes anew from the system costs a fault for each page: 40 MiB have 10,240.
     """
@@ -326,6 +326,7 @@ def test_measuring_onednn_leaves_the_number_of_threads():
 
 @pytest.mark.parametrize("width, share", [(110, 0.375), (256, 0.525)])
 def test_steps_reach_more_of_the_rate_in_wide_models(width, share):
+    """The share of the rate is 0.75 * width / (width + 110)."""
     model = ModelConfig(dim=width, n_heads=1, vocab_size=1000)
     flops = 6 * model.matrix_parameters * 5000
     seconds = estimate.estimate_seconds(model, 5000, 1e9)
@@ -342,6 +343,7 @@ def test_an_estimate_has_the_unit_that_fits(seconds, words):
 @pytest.mark.parametrize("load, expected", [
     (2.9, ""), (8.2, ", longer while others run here too (load 8 on 2 cores)")])
 def test_an_estimate_of_a_busy_machine_says_so(load, expected, monkeypatch):
+    """A machine is busy from a load of 1.5 for each core on."""
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert estimate.describe_load() == expected

@@ -1,4 +1,7 @@
-"""What is dropped is a function of its address, and looks like chance in every direction."""
+"""What is dropped is a function of its address, and looks like chance in every direction.
+
+The address of a number is the key of its row, a place in the model, and a position and a channel.
+"""
 
 import math
 import re
@@ -116,12 +119,12 @@ def test_each_place_of_the_model_drops_once(monkeypatch):
 
 @pytest.mark.slow
 def test_the_compiler_adds_no_index_to_a_large_constant():
-    """On CUDA it does that in int32, and fails."""
+    """On CUDA the compiler would add in int32, where such a constant has no room, and fail."""
     torch._dynamo.reset()
     compiled = torch.compile(compute_mask)
     masks, programs = run_and_get_code(compiled, KEYS, 7, (T, C), 0.25)
     assert torch.equal(masks, compute_mask(KEYS, 7, (T, C), 0.25))
     large = r"\d{11,}L?"
-    assert re.search(large, "".join(programs))
+    assert re.search(large, "".join(programs))  # there is one
     assert not re.search(rf"{large} \+|\+ {large}", "".join(programs))
     torch._dynamo.reset()

@@ -67,18 +67,26 @@ def called():
     return Called()
 
 
+@pytest.fixture
+def with_text(workdir):
+    """LIVE with a small text, which is prepared where a training begins."""
+    return LIVE | {"data.vocab_size": 300, "data.files": [str(workdir / "text.txt")],
+                   "data.prepared": str(workdir / "prepared")}
+
+
 def save_step(run: RunDir, step: int) -> None:
     """Give a run a checkpoint whose file of weights is empty."""
     run.checkpoints.save("last", lambda folder: (folder / WEIGHTS).touch(),
                          {"progress": {"step": step}})
 
 
-def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
+def test_a_training_without_a_checkpoint_begins_anew(new_run, called, with_text):
     run = new_run("live")
-    training = Training(folder=str(run.path), options=LIVE)
+    training = Training(folder=str(run.path), options=with_text)
     assert finish_training(called, training, StopSignal()) == "finished"
     assert not run.path.exists()  # it was removed; `called` makes no new one
-    assert called == [["--name=live", "--train.steps=3"]]
+    assert called == [to_argv(training)]
+    assert called[0][:2] == ["--name=live", "--train.steps=3"]
 
 
 def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
@@ -141,14 +149,14 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     assert called == []
 
 
-def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypatch):
+def test_a_removal_that_was_interrupted_is_done_again(new_run, called, with_text, monkeypatch):
     """A run without a checkpoint is renamed, removed, and trained anew.
 
     If the removal ends after the renaming, the training begins anew all the same, and the next
     removal of a run of this name also removes what was left.
     """
     live = new_run("live").path
-    training = Training(folder=str(live), options=LIVE)
+    training = Training(folder=str(live), options=with_text)
 
     def remove_a_part(path):
         if path.exists():  # not at the first call, which removes what an earlier removal has left
@@ -167,10 +175,10 @@ def test_a_removal_that_was_interrupted_is_done_again(new_run, called, monkeypat
 
 
 @pytest.mark.slow
-def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
+def test_a_run_that_another_process_trains_is_not_removed(new_run, called, with_text):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
     live = new_run("live").path
-    training = Training(folder=str(live), options=LIVE)
+    training = Training(folder=str(live), options=with_text)
     waiting = threading.Thread(target=finish_training, args=[called, training, StopSignal()])
     with locked(live, "busy", wait=False):
         waiting.start()
@@ -333,9 +341,9 @@ def test_a_job_that_is_done_again_keeps_its_log(tmp_path, monkeypatch):
     assert (tmp_path / "logs" / "a.log").read_text(encoding="utf-8") == "first\nsecond\n"
 
 
-def test_a_training_that_was_stopped_is_reported_as_such(new_run):
+def test_a_training_that_was_stopped_is_reported_as_such(new_run, with_text):
     run = new_run("live")
-    training = Training(folder=str(run.path), options=LIVE)
+    training = Training(folder=str(run.path), options=with_text)
 
     def stopped(start, stop):
         return Outcome(run.path, signal=15)

@@ -139,8 +139,8 @@ def test_overflows_in_a_row_do_not_end_a_training(trained, late):
     assert list(read_metric(path, "train/skipped").values())[-1] == 5
 
 
-def test_three_overflows_at_a_scale_of_1_end_a_training(trained):
-    """The first is at 2. At 1 and below, they count as steps that are not finite."""
+def test_three_overflows_at_scales_of_1_and_below_end_a_training(trained):
+    """The first one is at a scale of 2, and does not count. Those at 1, 0.5 and 0.25 do."""
     code, path = trained(range(12), init_scale=2.0)
     assert code == 2
     assert read_metric(path, "diverged") == {4: 1}

@@ -152,8 +152,9 @@ def test_a_signal_to_another_rank_asks_this_one_to_stop(workdir, monkeypatch):
 
 
 def test_the_loss_is_divided_by_the_tokens_of_all_ranks(workdir, monkeypatch):
-    """27 rows of 20 tokens are 540 tokens, of which one of three ranks has 180. The other two have
-    a loss of 0. Divided by 180, the sum would be 6."""
+    """27 rows of 20 tokens are 540 tokens, of which one of three ranks has 180. The sum of its
+    losses is 1080, and the sum over ranks is patched to add nothing. Divided by 180, it would be 6.
+    """
     monkeypatch.setattr(World, "sum_tensor", lambda self, values: values)
     setup = build_setup(workdir, "--train.batch_size=27")
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=0, world_size=3)
