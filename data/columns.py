@@ -82,8 +82,8 @@ class ColumnSizes:
     nested: Counter[str] = field(default_factory=Counter)
     """In objects and lists that cannot be read, in strings with WORDS_IN_ROW at any depth."""
     keys: dict[str, Counter[str]] = field(default_factory=dict)
-    """By column and key, for columns of objects and of lists of objects that cannot be read: in
-    strings with WORDS_IN_ROW that are the value of this key."""
+    """Characters by column and key, for columns of objects, or of lists of objects, that cannot be
+    read: those in strings with WORDS_IN_ROW that are the value of this key."""
     first: dict[str, str] = field(default_factory=dict)
     """The first text of each column that can be read."""
     varied: set[str] = field(default_factory=set)
@@ -143,8 +143,8 @@ class ColumnSizes:
 
 
 def advise_jq(program: str, is_parquet: bool) -> str:
-    """Return the command in which a program of jq makes a column of text: of the lines of a .jsonl
-    file, or of a Parquet file, of which another command makes lines first."""
+    """Return the end of a sentence such as "for the texts under KEY of a .jsonl file, jq -c PROGRAM
+    FILE > NEW.jsonl does that". For a Parquet file, another command makes lines of it first."""
     if is_parquet:
         return (f"first python -c {shlex.quote(PARQUET_AS_LINES)} makes FILE.jsonl, and then "
                 f"jq -c {shlex.quote(program)} FILE.jsonl > NEW.jsonl does that")
@@ -227,6 +227,15 @@ def turn_text(turn: Mapping[str, Any]) -> str:
     return f"{first_of(SPEAKER_KEYS, turn)}: {words}" if words else ""
 
 
+def count_silent_turns(value: Any) -> int:
+    """Return how many turns of a chat are left out although they have something under SAID_KEYS,
+    such as a number or only images. A call of a tool, which says nothing, does not count."""
+    if not isinstance(value, list) or not is_chat(value):
+        return 0
+    silent = [turn for turn in value if not turn_text(turn)]
+    return sum(first_of(SAID_KEYS, turn) not in (None, "", [], {}) for turn in silent)
+
+
 def said_words(turn: Mapping[str, Any]) -> str:
     """Return what is said under the first of SAID_KEYS with words: an empty content may stand
     beside parts that have them."""
@@ -281,7 +290,7 @@ def no_text_error(
         nested = advise_nested(name, types, text_columns, sizes, is_parquet)
         have_words = any(sizes.prose[other] for other in text_columns)
         if nested and text_columns and sizes.rows > 0 and not have_words:
-            advice = nested
+            advice = nested  # the columns of text have ids or dates only
         elif nested:
             advice += f"; {nested}"
     return NoText(f"it has no text in a column {name!r}, only {', '.join(described)}: {advice}")
@@ -306,11 +315,15 @@ def suggest_column(
     """Return which --data.column may have been meant, as a question, or "".
 
     `column` is the value that was given. Each of its names that is not in `present`, and `name`,
-    becomes the nearest name of `text_columns`. If none is near, `name` makes it "", and another
-    wrong name stays as it is.
+    becomes the nearest name of `text_columns`. If none is near `name`, return "". Other wrong names
+    then stay as they are. A name with a comma is suggested only alone: it cannot be joined.
     """
     names = split_column(column, present)
-    candidates = {other.lower(): other for other in text_columns if other not in names}
+    candidates = {}
+    for other in text_columns:
+        can_be_joined = "," not in other
+        if other not in names and (can_be_joined or len(names) == 1):
+            candidates[other.lower()] = other
     suggested = []
     for other in names:
         is_wrong = other == name or other not in present
@@ -373,8 +386,9 @@ def choose_nested(
 ) -> str | None:
     """Return the column of objects, or of lists of them, whose texts are worth advice, or None.
 
-    That is the column `name` if it is one. Otherwise it is the one with most text, if there are no
-    columns of text, or if the longest of these is short and much shorter (SHORT, LONGER).
+    That is the column `name` if it is one. Otherwise it is the one with most text, but only if
+    there are no columns of text, or if the longest of those is short, and much shorter than this
+    one (SHORT, LONGER).
     """
     nested = [other for other, kind in types.items()
               if re.match("dict$|struct<", kind) or (kind == "list" and sizes.nested[other] > 0)]
@@ -382,13 +396,13 @@ def choose_nested(
         return name
     if not nested:
         return None
-    longest = max(nested, key=lambda other: sizes.nested[other])
+    richest = max(nested, key=lambda other: sizes.nested[other])
     if text_columns:
         n_characters = sizes.texts[sizes.column_with_most_text(text_columns)]
         is_short = n_characters < SHORT * sizes.rows
-        if not is_short or sizes.nested[longest] <= LONGER * n_characters:
+        if not is_short or sizes.nested[richest] <= LONGER * n_characters:
             return None
-    return longest
+    return richest
 
 
 def jq_program(column: str, key: str, is_list: bool) -> str:

@@ -13,6 +13,7 @@ from data.columns import (
     TEXT_LIST,
     ColumnSizes,
     NoText,
+    count_silent_turns,
     name_type,
     no_text_error,
     row_text,
@@ -79,7 +80,8 @@ def read_file(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
             if not file.in_folder:
                 raise
             notes.leave_out_table(file.name, error)
-            # Of several columns, one may be missing, and rows may have been read of the others.
+            # LeftOut also takes rows back that were read before: of several columns, only one may
+            # be missing.
             raise LeftOut(str(error)) from error
     elif separator is None:
         yield read_plain(file, noticed)
@@ -94,7 +96,8 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
     if kind not in PLAIN:
         notes.kinds.setdefault(kind, file.name)
     is_first = True
-    # Characters in which a separator cut in two may begin; other markers may go unnoticed.
+    # How many characters are looked at again with the next piece: as many as can be the beginning
+    # of a separator that is cut in two. A longer marker may go unnoticed.
     carried = 0
     if notes.separator is not None:
         carried = len(notes.separator) - 1
@@ -132,9 +135,10 @@ def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterab
         if text is None:
             notes.rows_without_text += 1
             notes.other_columns |= columns_in_use(row) - set(columns)
-        # What is in objects counts for an error only, if no row has text.
+        # The sizes of what is in objects are for the error that is raised if no row has text.
         measure_columns(row, types, notes.sizes, notes.rows == notes.rows_without_text)
         if text is not None:
+            notes.silent_turns += sum(count_silent_turns(row.get(name)) for name in columns)
             notes.look_for_misread(text, f"column {column}")
             notes.short_rows += len(text) < SHORT_ROW
             notes.rows_with_tags += "<" in text and HTML_TAG.search(text) is not None
@@ -174,7 +178,7 @@ def measure_columns(
 
 
 def columns_in_use(row: dict[str, Any]) -> set[str]:
-    """Return the names of the columns in which a row has a value other than "".
+    """Return the names of the columns in which a row has a value other than null, "" and [].
 
     A table of Excel or pandas may have a column without a name.
     """
@@ -185,5 +189,5 @@ def check_types(types: dict[str, str], notes: Notes) -> None:
     """Raise NoText if the rows so far, none of which has text, have values of other types."""
     if notes.other_types:
         kind, name = next(iter(notes.other_types.items()))
-        # `types` may have the type of an empty string before it.
+        # If an earlier row had an empty string there, `types` says that the column has text.
         raise no_text_error(name, notes.column, types | {name: kind}, sizes=notes.sizes)

@@ -159,6 +159,8 @@ class Notes:
     """By column and type, how many rows have such a value there, and text in other columns."""
     joined: dict[str, str] = field(default_factory=dict)
     """Types of values whose parts are joined to a text, each with its column."""
+    silent_turns: int = 0
+    """Turns of chats that are left out, see `count_silent_turns`."""
     has_letters: bool = False
     """Whether a row has a letter in the column."""
     short_rows: int = 0
@@ -195,6 +197,7 @@ class Notes:
         """Add what was noticed in a file that has been read. Of two files, the first is named."""
         self.rows += noticed.rows
         self.rows_without_text += noticed.rows_without_text
+        self.silent_turns += noticed.silent_turns
         self.short_rows += noticed.short_rows
         self.rows_with_tags += noticed.rows_with_tags
         self.other_columns |= noticed.other_columns
@@ -314,6 +317,9 @@ class Notes:
         lines += self.lines_of_silent_columns()
         lines += self.lines_of_unread_values()
         lines += self.lines_of_joined_values()
+        if self.silent_turns:
+            lines.append(f"note: {self.silent_turns:,} turns of chats in column {column} have no "
+                         "words that can be read, and are left out")
         lines += self.lines_of_texts()
         lines += self.lines_of_skipped_tables()
         if column == DEFAULT_COLUMN:  # else it was chosen

@@ -141,6 +141,15 @@ def test_no_column_is_suggested_twice(tmp_path):
     assert "did you mean" not in str(error.value)
 
 
+def test_a_name_with_a_comma_is_suggested_only_alone(tmp_path):
+    path = write(tmp_path / "a.csv", 'title,"body, long"\nSoup,Boil it.\n')
+    assert read(path, column="body, long") == ["Boil it."]
+    with pytest.raises(UserError, match="did you mean --data.column 'body, long'"):
+        read(path, column="body long")
+    with pytest.raises(UserError, match="choose one with --data.column, as 'body, long'"):
+        read(path, column="title,body")
+
+
 def test_two_wrong_names_are_not_corrected_to_one(tmp_path):
     with pytest.raises(UserError, match="did you mean --data.column titles,titel\\?"):
         read(write(tmp_path / "a.csv", "titles,steps\nSoup,Boil it.\n"), column="title,titel")
@@ -347,6 +356,25 @@ def test_a_chat_is_a_text_with_a_line_for_each_turn(tmp_path, row):
 def test_what_a_turn_says_may_have_parts_or_be_missing(content, expected):
     row = {"messages": [{"role": "tool", "content": None}, {"role": "user", "content": content}]}
     assert columns.row_text(row, "messages") == expected
+
+
+@pytest.mark.parametrize("content", [
+    5, {"answer": "a long text"}, [{"type": "output_text", "content": "a long text"}],
+    [{"type": "image"}]])
+def test_turns_whose_words_are_not_found_are_counted(tmp_path, capsys, content):
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}]
+    rows = f"{json.dumps({'messages': turns})}\n" * 3
+    assert read(write(tmp_path / "a.jsonl", rows), column="messages") == ["user: hi"] * 3
+    assert ("note: 3 turns of chats in column messages have no words that can be read, and are "
+            "left out\n") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, "", [], {}])
+def test_turns_that_say_nothing_are_left_out_without_a_note(tmp_path, capsys, content):
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}]
+    rows = f"{json.dumps({'messages': turns})}\n" * 3
+    assert read(write(tmp_path / "a.jsonl", rows), column="messages") == ["user: hi"] * 3
+    assert "turns of chats" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["", [], None, {}])
