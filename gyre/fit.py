@@ -84,8 +84,9 @@ class Draft:
             numbers |= self.fit_to_steps(steps, step_tokens, manifest["val"]["tokens"])
         chosen = dict(numbers)
         if self.shortens_samples:  # not named in `chosen`, because it follows from the rows
-            context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
-            half = context.model.max_positions // 2
+            # With 0, because the number of the layers may not fit into the context of these rows.
+            without_samples = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
+            half = without_samples.model.max_positions // 2  # the other half is for the prompt
             numbers["train.sample_tokens"] = min(limits.train.sample_tokens, half)
         return make_config(*self.layers, numbers), chosen
 
@@ -115,7 +116,7 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     If a layer names another text, the numbers of the layers before it become limits. train.minutes
     makes limits of the numbers that depend on the steps. Three options are adjusted to others:
 
-    - A warm-up that is longer than the steps of a later layer is fitted to them.
+    - A warm-up is fitted to the steps of a later layer if it is longer, or if these are `auto`.
     - Samples that do not fit into model.max_positions of a later layer take half of it.
     - A row length that is to be fitted is at most model.max_positions, if that is given. With
       learned positions it is exactly that, and not fitted.
@@ -129,11 +130,12 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     steps = values["train.steps"]
     warmup_steps = values["optim.warmup_steps"]
     steps_come_later = reading.set_by["train.steps"] > reading.set_by["optim.warmup_steps"]
-    if warmup_steps > steps and steps_come_later:
+    may_be_too_long = warmup_steps > steps or "train.steps" in fitted
+    if may_be_too_long and steps_come_later:
         fitted.add("optim.warmup_steps")
     # With train.minutes, how many steps there are is not known yet.
     if "optim.warmup_steps" in fitted and values["train.minutes"] is None:
-        # Fewer than 0 steps are refused later, in their own name.
+        # Fewer than 0 steps are refused later, by an error that names train.steps.
         adjusted["optim.warmup_steps"] = min(warmup_steps, max(0, steps))
     context = values["model.max_positions"]
     if "data.seq_len" in fitted and context is not None:

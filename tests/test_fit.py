@@ -78,7 +78,7 @@ def test_the_same_text_named_again_changes_nothing():
     assert fitted(SMALL | HUNDREDTH | MINE, MINE) == set()
 
 
-def test_the_text_of_a_file_in_between_makes_the_first_one_another():
+def test_a_text_is_another_one_if_a_file_in_between_names_a_third():
     """The numbers of a file that names a text are for that one, whatever was named before."""
     standard = SMALL | HUNDREDTH | {"data.source": "stdlib"}
     assert fitted(MINE, standard, MINE) == ALL
@@ -88,9 +88,17 @@ def test_the_text_of_a_file_in_between_makes_the_first_one_another():
     assert fitted(address, address) == set()
 
 
+def test_a_warm_up_fits_steps_that_are_chosen_later():
+    """As it fits a given number of steps."""
+    config, chosen = make_draft(SMALL, {"train.steps": "auto"}).fit(manifest(500))
+    assert (config.train.steps, config.optim.warmup_steps) == (4, 0)
+    assert chosen == {"train.steps": 4, "optim.warmup_steps": 0}
+
+
 def test_auto_is_chosen_with_the_configurations_own_text_too():
     draft = make_draft(SMALL, {"train.steps": "auto"})
-    assert draft.fitted == {"train.steps"} and draft.config.train.steps == 1350
+    assert draft.fitted == {"train.steps", "optim.warmup_steps"}
+    assert draft.config.train.steps == 1350
     assert fitted({"data.seq_len": "auto"}) == {"data.seq_len"}
 
 
