@@ -127,8 +127,9 @@ def hold_out(
         return split_text(file, spans, hashes, source, config.val_fraction)
     split = split_text(file, spans, hashes, source, config.val_fraction,
                        held_out="the first validation split, which is left out,")
-    # All bits of the hashes are inverted, which reverses their order: `split_text`, which takes the
-    # smallest, now takes those that were largest.
+    # `split_text` takes the documents with the smallest hashes, up to a limit, and those below it
+    # are gone. All bits of the hashes are inverted, which reverses their order, so that it now
+    # takes those that were largest.
     return split_text(file, split.train, ~split.train_hashes, source, config.val_fraction,
                       is_second=True)
 
@@ -259,7 +260,7 @@ def note_windows_lines(file: BinaryIO, source: Source) -> None:
         command = r"tr '\r' '\n' < FILE > NEW"
     else:
         return
-    # In a line of JSON, they are spelled.
+    # In a line of JSON, such an end is written as a backslash and a letter.
     in_json = f"""jq -c 'walk(if type == "string" then gsub("{end}"; "\\n") else . end)'"""
     source.say(f"note: lines of this text end in {end}, as {place}, and so will those that the "
                f"model writes{advise_rewriting(source.names(), command, in_json)}")
@@ -330,7 +331,7 @@ def find_copies(hashes: np.ndarray, parts: np.ndarray) -> list[int]:
         return []
     pairs = np.unique(parts * len(unique) + documents)  # of each part, each document once
     part_of, document_of = np.divmod(pairs, len(unique))
-    n_parts_with = np.bincount(document_of)  # each document
+    n_parts_with = np.bincount(document_of)  # how many parts have each document
     if n_parts_with.max() == 1:
         return []
     numbers, starts = np.unique(part_of, return_index=True)
@@ -604,8 +605,7 @@ def group_blocks(
 def map_ahead(function: Callable[[T], U], items: Iterable[T], ahead: int = 2) -> Iterator[U]:
     """Yield function(item) of each item in order.
 
-    Up to `ahead` items behind the one that is waited for are in work, in `ahead` threads, or wait
-    for a thread.
+    It runs in `ahead` threads. While a result is awaited, up to `ahead` later items are submitted.
     """
     with ThreadPoolExecutor(ahead) as pool:
         submitted: deque[Future[U]] = deque()

@@ -33,8 +33,8 @@ from files import atomic_path, sha256
 AUTO = "auto"
 Fitted = Annotated[int, AUTO]
 """A number of the configuration that may be `auto`: then it is chosen for the text."""
-# Earlier versions read these as plain text. "rows" in their fingerprint makes what was prepared of
-# them then invalid.
+# Earlier versions read these as plain text. "rows" in their fingerprint makes what those versions
+# prepared invalid.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 LOCAL = "name a file of text on this machine with --data.files"
 ELSEWHERE = "Check its name and the network, or use a copy of it, with --data.files PATH"
@@ -87,13 +87,13 @@ class DataConfig:
     val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice that share. If another text replaces that of the
-    configuration and this option is not given with it, the share is fitted: raised to 4 kB, but not
-    past a tenth, and lowered to 500 kB."""
+    configuration and this option is not given with it, the share is fitted: it is raised until it
+    holds 4 kB, but to a tenth of the text at most, and lowered until it holds 500 kB."""
     second_val: bool = False
     """Validate on a second held-out part, and leave the first one out. The second part is as large
     as the first if whole documents are held out. Otherwise it is data.val_fraction of what the
-    first one leaves. So settings can be chosen without the text that is reported, as a study
-    chooses its learning rates."""
+    first one leaves. So settings can be chosen without looking at the first part, whose loss is
+    reported. This is how a study chooses its learning rates."""
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
@@ -194,7 +194,7 @@ class Source:
 
     def names(self) -> Sequence[str]:
         """Return the names of the files whose text was read, where it is of files."""
-        return self.part_names
+        return [name for number, name in enumerate(self.part_names) if number not in self.left_out]
 
     def advise_split(self) -> str:
         """Return what to do where the end of the text that was read is held out; "" for nothing."""
@@ -452,7 +452,7 @@ class Hub(Source):
         require_modules("datasets", advice=LOCAL)
         config = self.config
         name = str(config.hub)
-        if not os.path.isdir(name):  # it may be a data set
+        if not os.path.isdir(name):  # a folder may be a data set
             refuse_local("data.hub", name)
         elif was_saved_to_disk(Path(name)):
             raise UserError(f"data.hub {name} was written by save_to_disk: "
@@ -509,8 +509,8 @@ TEXT_OPTIONS = {"data.source", *(f"data.{option}" for source in SOURCES.values()
 TEXT_CHOICE = TEXT_OPTIONS - {"data.sha256", "data.column", "data.separator"}
 # Their values are names. If a command gives one, it is a part of the default name of its run.
 TEXT_NAMES = tuple(f"data.{name}" for name, source in SOURCES.items() if name in source.options)
-# If none of these has another value, a run with --init-from has the text of its base, or another
-# part of the same data set, and reads it as its base did.
+# If none of these has another value, a run with --init-from reads the text of its base, as its base
+# did. With --data.hub_split alone, that is another part of the same data set.
 TEXT_ORIGIN = ("data.source", *TEXT_NAMES)
 
 

@@ -683,6 +683,17 @@ def test_packed_lines_are_rewritten_unpacked(tmp_path, capsys):
     assert r"the model writes: in the unpacked file, tr -d '\r' <" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name, content", [
+    ("b.jsonl", b'{"title": 5}\n'), ("b.txt.gz", gzip.compress(b"broken")[:-9])])
+def test_files_that_are_left_out_do_not_decide_the_advice(tmp_path, capsys, name, content):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text(WINDOWS_LINES, encoding="utf-8", newline="")
+    (folder / name).write_bytes(content)
+    prepare(config(folder))
+    assert r"the model writes: tr -d '\r' <" in capsys.readouterr().err
+
+
 def test_no_command_rewrites_the_lines_of_a_parquet_file(tmp_path, capsys):
     table = pyarrow.table({"text": [WINDOWS_LINES]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
