@@ -208,9 +208,12 @@ def plot_format(path: str) -> str:
 
 def open_all_runs(folder: str = "runs") -> list[Model]:
     """Return the runs in a folder, the oldest first. UserError if there is none."""
-    paths = [path for path in Path(folder).glob("[!.]*")
-             if path.name != "wandb" and not (path / "plan.json").exists()]
-    opened = [open_run_or_skip(path) for path in sorted(paths)]
+    paths = []
+    for path in sorted(Path(folder).glob("[!.]*")):
+        is_study = (path / "plan.json").exists()
+        if path.name != "wandb" and not is_study:
+            paths.append(path)
+    opened = map(open_run_or_skip, paths)
     models = [model for model in opened if model is not None]
     if not models:
         advice = "make one with `python train.py --config small.yaml`"
@@ -230,7 +233,7 @@ def open_run(path: Path) -> Model:
 def open_run_or_skip(path: Path, advice: str = "") -> Model | None:
     """Return a run. None, with a message, for a path that is none or cannot be read.
 
-    advice: what the message says besides of a path that is a file
+    advice: added to the message if the path is a file
     """
     try:
         return open_run(path)
@@ -509,7 +512,7 @@ def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]
     It is not the lowest loss of all points: a branch inherits losses of other weights.
     """
     best = run.checkpoints.saved_step("best")
-    if best == 0:  # a point of step 0 is of the weights that a fine-tuning started from
+    if best == 0:  # there is none; the validation of step 0, of a fine-tuning's base, is not meant
         return {}
     for point in points:
         if point["step"] == best and "val/loss" in point:
@@ -536,7 +539,8 @@ def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str
     """Return how many steps a run has taken, and of how many.
 
     A resume may have changed the number of all steps. It is in the checkpoints that were saved
-    since then. Before the first of them it is unknown, and a ? stands for it.
+    since then. Before the first of them, the old number is shown until the run has passed it, and
+    from then on a ?.
     """
     if not points:
         return "-"

@@ -51,7 +51,7 @@ class Prepared:
     def notes(self) -> list[str]:
         """Notes on which files are read, and what was printed about their text when it was
         prepared."""
-        # Earlier versions wrote none, or others, of which some are no longer true.
+        # Earlier versions wrote none, or others, as "notes", of which some are no longer true.
         return self.listing + self.manifest.get("text_notes", [])
 
     @cached_property
@@ -306,6 +306,7 @@ class TokenDataset:
         is_val = path.stem == "val"
         if is_val:
             least = 2  # `windows` fills a short row up
+            # One document with many copies may leave nothing for validation.
             advice = ", or a larger --data.val_fraction (equal documents are in the same split)"
         else:
             least = seq_len + 1

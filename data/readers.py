@@ -107,18 +107,18 @@ def has_long_window(head: bytes) -> bool:
     """Return whether a frame of zstd needs more memory than decoders use unless they are told to.
 
     Its window is in the sixth byte: two to the power of the upper five bits, and as many eighths
-    more as the lower three bits say, in KiB. Bit 5 of the byte before says that there is none: the
-    window is the content, whose size follows the id of a dictionary (RFC 8878, 3.1.1.1).
+    more as the lower three bits say, in KiB. If bit 5 of the fifth byte is set, there is no such
+    byte: the window is the content, whose size follows the id of a dictionary (RFC 8878, 3.1.1.1).
     """
     if len(head) < 6 or not head.startswith(b"\x28\xb5\x2f\xfd"):
         return False
     descriptor = head[4]
-    if descriptor & 1 << 5:
+    if descriptor & (1 << 5):
         begin = 5 + (0, 1, 2, 4)[descriptor & 3]
         n_bytes = 1 << (descriptor >> 6)
         return int.from_bytes(head[begin : begin + n_bytes], "little") > LONGEST_WINDOW
-    base = 1 << 10 + (head[5] >> 3)
-    return base + base // 8 * (head[5] & 7) > LONGEST_WINDOW
+    base = 1 << (10 + (head[5] >> 3))
+    return base + (base // 8) * (head[5] & 7) > LONGEST_WINDOW
 
 
 def check_head(head: bytes) -> None:

@@ -184,8 +184,8 @@ def suggest_source(pattern: str) -> str:
 
 
 def suggest_file(pattern: str) -> str:
-    """Return the working directory, for a relative path, and the nearest name beside a file that is
-    not there."""
+    """Return a hint on a file that is not there: the working directory if its path is relative, and
+    the nearest name in its folder."""
     place = "" if os.path.isabs(pattern) else f" in {os.getcwd()}"
     folder, name = os.path.split(pattern)
     names: list[str] = []
@@ -218,7 +218,7 @@ def search_files(pattern: str) -> "Search":
         if not advice:
             advice = search.advise_refused()
         if not advice:
-            advice = search.advise_unknown(no_prose=True)
+            advice = search.advise_unknown(with_readable=True)
         raise UserError(f"--data.files {pattern} is a folder without text files{content}{advice}")
     return search
 
@@ -316,39 +316,40 @@ class Search:
             found += "; --data.files FILE says what is wrong with one"
         return found
 
-    def advise_unknown(self, no_prose: bool = False) -> str:
+    def advise_unknown(self, with_readable: bool = False) -> str:
         """Return the option that reads the files of `find_unknown`; "" if there are none."""
-        unknown = self.find_unknown(no_prose)
+        unknown = self.find_unknown(with_readable)
         if unknown is None:
             return ""
         kind, glob_of_kind = unknown
         return f"; to read the {kind} files: --data.files {shlex.quote(glob_of_kind)}"
 
-    def find_unknown(self, no_prose: bool = False) -> tuple[str, str] | None:
+    def find_unknown(self, with_readable: bool = False) -> tuple[str, str] | None:
         """Return the most frequent suffix that is unknown and is text, and the glob for its files.
 
-        None if there is no such suffix. With `no_prose`, those of READABLE count, too.
+        None if there is no such suffix. `with_readable`: those of READABLE count, too
         """
-        for kind, paths in self.unknown_kinds(no_prose):
+        for kind, paths in self.unknown_kinds(with_readable):
             # Not those of compressed files, whose names have another suffix behind it.
             unpacked = [path for path in paths if path.lower().endswith(kind)]
             if unpacked and begins_as_text(unpacked[0]):
-                spellings = Counter(path[-len(kind):] for path in unpacked)
-                ((suffix, _),) = spellings.most_common(1)  # .LRC, where most have capitals
-                ending = glob.escape(suffix)
+                spellings = {path[-len(kind):] for path in unpacked}
                 if len(spellings) > 1:
                     suffix = kind
                     ending = in_any_case(kind)
+                else:
+                    (suffix,) = spellings  # .LRC, if all are spelled so
+                    ending = glob.escape(suffix)
                 return suffix, os.path.join(glob.escape(self.pattern), "**", f"*{ending}")
         return None
 
-    def unknown_kinds(self, no_prose: bool = False) -> list[tuple[str, list[str]]]:
+    def unknown_kinds(self, with_readable: bool = False) -> list[tuple[str, list[str]]]:
         """Return the suffixes that may be those of prose, each with its files, most files first.
 
-        With `no_prose`, also those of READABLE.
+        with_readable: also those of READABLE
         """
         known = {*PLAIN, *REFUSED, *CONVERTIBLE, *NO_PROSE.split()}
-        if no_prose:
+        if with_readable:
             known -= READABLE
         unknown = [(kind, paths) for kind, paths in self.others.items() if kind not in known]
         return sorted(unknown, key=lambda item: (-len(item[1]), item[0]))
@@ -368,7 +369,7 @@ class Search:
         """
         refused = [paths for kind, paths in self.others.items() if kind in REFUSED]
         if refused:
-            # The largest file is no list of names beside the texts.
+            # The largest one, because a small one may be a list of names beside the texts.
             return why_refused(max(max(refused, key=len), key=os.path.getsize))
         for _, paths in self.unknown_kinds():
             reason = why_unreadable(paths[0])

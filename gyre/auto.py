@@ -33,9 +33,9 @@ from model import kernels
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02
-# Before these, some steps are not timed. The first one compiles, and fills caches. A CUDA graph is
-# recorded at the second call of its kind: for the first micro-batch, which sets the gradients, in
-# step 2, and for the others, which add to them, by step 3.
+# Before these, some steps are not timed. The first one compiles, and fills caches. CUDA graphs are
+# recorded in the next ones: that of the first micro-batch, which sets the gradients, in step 2, and
+# that of the others, which add to them, by step 3, because it waits for the first graph.
 UNTIMED_STEPS_WITH_GRAPHS = 3
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 # FLOP/s of a slow GPU. train.minutes assumes this rate until the first steps are timed. It only
@@ -71,10 +71,10 @@ def record_choices(config: Config, compute: Compute) -> Config:
     """Return a configuration with what `auto` stood for, so that the run keeps it if it is resumed
     on another machine.
 
-    If a dtype or `onednn` was given, `compute` has the same. This need not be so for a device or
-    `compile`: several processes on a Mac use its CPU even if mps was given, and without a compiler
-    nothing is compiled. These are kept as they were given, because the next machine may be able to
-    use them.
+    A device or `compile` that was given is kept as it was given, although `compute` may have
+    another one: several processes on a Mac use its CPU even if mps was given, and without a
+    compiler nothing is compiled. The next machine may be able to use them. A dtype or `onednn` that
+    was given is what `compute` has.
     """
     train = replace(config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
     if train.device == "auto":
@@ -154,8 +154,9 @@ def check_start(start: Start, world: World) -> None:
     sizes_are_known = start.draft.fitted.isdisjoint(("data.vocab_size", "data.seq_len"))
     if sizes_are_known:
         check_batch(config, world)
-        # How training computes is chosen later. Assume what needs the least: a logit takes 2 bytes
-        # on a CPU, in bfloat16 and not compiled, and 4 elsewhere, in bfloat16 and compiled.
+        # How training computes is chosen later. Assume what needs the least on each device: on a
+        # CPU a logit takes 2 bytes, in bfloat16 and not compiled, and elsewhere 4, in bfloat16 and
+        # compiled.
         check_fits(config, world, torch.bfloat16, compiled=world.device.type != "cpu")
 
 
@@ -185,7 +186,7 @@ def choose_compute(config: Config, world: World) -> tuple[Compute, float | None]
         flops_ahead = flops
     else:
         # Until the first steps are timed, train.steps is a placeholder. `flops` and `estimate` are
-        # those of so many steps, and their ratio, the FLOP/s of whole steps, is that of any number.
+        # those of so many steps. Their ratio, the FLOP/s of a step, does not depend on the number.
         step_rate = GUESSED_RATE if estimate is None else flops / estimate
         seconds = 60 * train.minutes
         flops_ahead = seconds * step_rate

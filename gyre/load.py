@@ -328,7 +328,8 @@ class Row:
     stopped: bool = field(default=False, init=False)
     """Whether a stop string is complete, and the text cut there."""
     first: str = field(init=False)
-    """What comes in front of the next text: the prompt, or after `resume` what was held back."""
+    """What comes in front of the next text: the prompt, or after `resume` the stop string that was
+    held back. No stop is looked for in it: the last text has ended there."""
     strips_space: bool = field(init=False)
     """Whether a space in front of the next text is the tokenizer's own."""
     held: str = field(default="", init=False)
@@ -365,7 +366,8 @@ class Row:
             end = len(text)
         else:
             end = len(text) - unsafe_length(text, self.stops)
-        # What was given out cannot be held back any more, but a stop string may still begin in it.
+        # If `end` lies before `n_shown`, text that was given out may begin a stop string. It cannot
+        # be held back any more, but is remembered.
         self.shown_tail = text[end:n_shown]
         end = max(end, n_shown)
         shown = self.first + text[n_shown:end]

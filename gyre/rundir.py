@@ -3,14 +3,14 @@
 runs/
     NAME/
         config.yaml         the resolved configuration
-        tokenizer.model     of an imported run, its other files too, see TOKENIZER_FILES
+        tokenizer.model     an imported run has the tokenizer's other files too: TOKENIZER_FILES
         manifest.json       of the prepared data, or of the import
         run.json            when, where, by which command, from which revision; hashes of the above,
                             and of the code of the encoding
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
-        superseded/         offline folders, all of whose points a newer one of the same run has
+        superseded/         offline folders, of which a newer one of the same run has all points
 
 Only this module and checkpoint.py write in NAME/. A study also removes checkpoints that it does not
 need any more.
@@ -201,7 +201,8 @@ def choose_folder(path: Path, runs: Path) -> Path:
         return path
     is_name = path.name == str(path)
     if not is_name:  # several folders, or an absolute path
-        is_part_of_run = not path.exists() and has_run_files(in_runs.parent)  # as NAME/best
+        # Such as NAME/best. The error then names the run, which may be meant.
+        is_part_of_run = not path.exists() and has_run_files(in_runs.parent)
         return in_runs if is_part_of_run else path
     # A folder of texts may have the name of the run that was trained on it.
     if has_run_files(in_runs) or not path.is_dir():
@@ -293,7 +294,7 @@ class RunDir:
         return any(word.partition("=")[0] == "--branch-from" for word in words)
 
     def note_missing_best(self) -> None:
-        """Print a note if the last weights stand in for the best ones, which there are not."""
+        """Print a note if there are no best weights, and the last ones stand in for them."""
         if not self.checkpoints.has_best and self.checkpoints.can_resume:
             say(f"note: {self.path} has no best weights: its last ones are taken")
 
@@ -349,7 +350,7 @@ class RunDir:
 
         `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
         import. `branched_at` is the step of the trunk that a branch starts from, and `points` are
-        those that the branch inherits. It can be resumed once it has saved a checkpoint.
+        those that the branch inherits. The branch can be resumed once it has a checkpoint.
         `base_sha256` is the hash of the weights that a fine-tuning starts from. `advice` says what
         to do if the disk refuses to write.
 
