@@ -36,8 +36,8 @@ def explained_by_distance(scores: Tensor) -> Tensor:
     nothing, it is a little above 0, and the more so the fewer scores there are.
 
     It is a share of scores, and not of attention: a number that is added to all scores of a query
-    changes no weight, but the share. Scores of n and of -(m - n) attend alike, and distance
-    explains a quarter of the first and all of the second.
+    changes the share, but no weight. Scores of n and of n - m, for example, give the same weights,
+    and distance explains a quarter of the first and all of the second.
     """
     m, n = torch.tril_indices(*scores.shape[-2:])
     pairs = scores[..., m, n]

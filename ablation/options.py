@@ -24,7 +24,7 @@ from gyre.yaml_files import read_yaml, require_position
 CHOSEN = ("seed", "train.steps", "train.minutes", "train.keep", "train.eval_interval", "log.group",
           "log.job_type", "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
-# Options of ablate.py that the study of --beside has settled, and so it has --config.
+# Options of ablate.py that the study of --beside has settled. It has also settled --config.
 SETTLED = ("tier", "tokens", "no_tuning")
 # Options of train.py that can be given all the same.
 OPEN = re.compile(r"data\.(?!seq_len)|log\b|name\b|optim\.lr\b|train\.device\b")

@@ -71,7 +71,7 @@ class Tier:
     """Learning rates to choose from for each arm, in ascending order, each about twice the one
     before; none: the config's optim.lr for all."""
     tuning_tokens: int = 0
-    """Of the runs that choose the rate; at most those of the longest run."""
+    """Of the runs that choose the rate. If the longest run is shorter, they are as long as that."""
     tuning_seeds: tuple[int, ...] = (1000,)
     """Of the runs that choose the rate, none of which is reported."""
     max_spans: int = sys.maxsize
@@ -84,7 +84,8 @@ class Tier:
     """Options that override those of a YAML file. The command line overrides both."""
 
 
-# On one thread, all runs of an arm share what the first of them compiled.
+# Compiling pays, because all runs of an arm share what the first of them has compiled: each worker
+# has one thread.
 COMPILED = {"train": {"compile": True}}
 
 TIERS = {
@@ -147,8 +148,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """plan.json, its fields in the order in which they are written.
 
     It is fixed when it is made, except for `tuned`, `diverged` and `calibration`, and for `seeds`,
-    `grown_from` and `command` when seeds are added (`add_seeds`). If the study that this one is
-    beside grows, so does `committed_grown_from`.
+    `grown_from` and `command` when seeds are added (`add_seeds`). With --beside,
+    `committed_grown_from` follows the `grown_from` of the other study.
     A field with a default is not in the plans of older versions, or not in those of every study.
     """
 
@@ -241,7 +242,8 @@ def withdraw_seeds(plan: Plan, n_seeds: int, command: str) -> Plan:
     seeds = plan.seeds[:n_seeds]
     grown_from = [n for n in plan.grown_from or [] if n < n_seeds]
     diverged = plan.diverged
-    if diverged is not None:  # runs of the study beside, of which the added seeds were some
+    if diverged is not None:
+        # Diverged runs of the study beside were copied for the added seeds too (`list_diverged`).
         kept = list_names(plan.arms, seeds)
         diverged = [name for name in diverged if name in kept]
     return msgspec.structs.replace(
@@ -308,7 +310,7 @@ def choose_horizons(text: str) -> tuple[int, ...]:
         tokens.append(int(number[1]) * sizes[number[2]])
     if 0 in tokens or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
-    check_range("--tokens", tokens[-1], Range(ge=1))
+    check_range("--tokens", tokens[-1], Range(ge=1))  # also below 2^63, as all integers
     return tuple(tokens)
 
 
@@ -361,10 +363,11 @@ def shared_options(
 
     `configs` and `arms` are those of its plan. An option is shared if the arms that do not set it
     themselves agree on it. If every arm sets it, all have to agree. Such an option is not shared if
-    it needs another one in which the arms differ.
+    it needs another one in which the arms differ, as theta does if only some arms rotate.
 
-    Left out are options that are unset, and those that this version of gyre does not have. So is
-    what `make_config` fills in from other options, because a new arm may have others of those.
+    Left out are options that are unset, and those that this version of gyre does not have. What
+    `make_config` fills in from other options is left out too, because a new arm may have others of
+    those.
     """
     known = asdict(make_config())
     shared: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The figures of a study, one function each, and the one of any runs.
+"""The figures of a study, one function each, and `draw_losses`, for any runs.
 
 Those of a study can be read in greyscale: every arm has a line style and a marker of its own.
 """

@@ -286,7 +286,8 @@ def describe_seeds(study: Study) -> dict[str, str]:
     """Return what report.md says of the number of seeds: intervals need two."""
     most_seeds = max(len(study.records_of(arm)) for arm in study.plan.arms)
     has_pairs = any(study.paired(arm, tokens) for arm in study.others for tokens in study.horizons)
-    # Without pairs there are no differences, and only seeds to speak of.
+    # While no arm has a seed in common with the baseline, there are no differences. Then only the
+    # number of seeds decides what is said.
     if has_interval(study) or (not has_pairs and most_seeds > 1):
         return {
             "one_seed": "",

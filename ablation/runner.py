@@ -287,7 +287,7 @@ def add_new_options(configs: dict[str, Any]) -> dict[str, Any]:
 def name_changed_options(planned: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     """Return the names of the options that differ, or are gone, in an arm that both plans have.
 
-    In other arms, `arms` differs.
+    An arm that only one plan has makes `arms` differ.
     """
     names: set[str] = set()
     for arm in planned.keys() & wanted.keys():
@@ -383,7 +383,7 @@ def advise_changed_plan(command: Command, plan: Plan, changed: list[str]) -> str
     """Return what to do where a command wants something else than the plan in its folder."""
     added = [arm for arm in command.arms if arm not in plan.arms]
     keeps_arms = plan.arms.keys() <= command.arms.keys()
-    # Without --baseline, another baseline is one that follows from the arms.
+    # Without --baseline, the baseline differs only because the arms do.
     given = [name for name in changed if name != "baseline" or command.options.baseline]
     if given == ["arms"] and keeps_arms and not command.beside:
         words = ["--beside", str(command.path), *name_arms(command, added)]

@@ -25,7 +25,7 @@ def next_jobs(command: Command, plan: Plan) -> list[Job]:
 
 
 def calibration_job(command: Command, plan: Plan) -> CalibrationJob:
-    """Return the job that trains a committed run again, to the shortest length."""
+    """Return the job that trains a run of the study of --beside again, to the shortest length."""
     study = Study.load(command.path)
     arm, seed = next(iter(study.records))  # a committed one: there are no others yet
     steps = plan.steps.horizons[0]
@@ -162,8 +162,10 @@ def name_tokens(tokens: int) -> str:
 
 
 def count_steps(command: Command, plan: Plan, arm: str) -> int:
-    """Return the optimizer steps of the runs that a new arm lacks: of tuning, as far as it is
-    known, and of every seed without a record the longest run and the cooldowns of the shorter ones.
+    """Return the optimizer steps of the runs that a new arm lacks.
+
+    They are those of tuning, as far as it is known. Each seed without a record adds those of its
+    longest run, and of the cooldowns of the shorter ones.
     """
     optim = command.arm_configs[arm].optim
     *shorter, longest = plan.steps.horizons

@@ -167,9 +167,9 @@ class Study:
         return by_stretch.std(ddof=1) / len(by_stretch) ** 0.5
 
     def curves(self, arm: str, key: str) -> dict[int, dict[int, float]]:
-        """By seed, a measure along the constant rate, the field `key` of Point, by training tokens.
+        """By seed, a measure during the longest run, before its cooldown, by training tokens.
 
-        Without the points at which it is undefined.
+        `key` is its field of Point (ablation/record.py). Points without it are left out.
         """
         curves = {}
         for seed, record in self.records_of(arm).items():

@@ -75,9 +75,9 @@ def read_chat(folder: Path) -> Chat:
 def render_chat(chat: Chat, text: str, exchanges: Sequence[tuple[str, str]] = ()) -> str:
     """The text of a prompt in which a user has said `text`, and the answer comes next.
 
-    Before it stand `exchanges`, each what the user has said and what the model has answered. The
-    prompt holds its special tokens, and so does a `text` that spells one. Raises UserError where
-    the template fails.
+    Before it stand `exchanges`, each what the user has said and what the model has answered. A
+    special token that is spelt in `text` becomes one, as those of the template do. Raises UserError
+    where the template fails.
     """
     messages = []
     for said, answered in exchanges:

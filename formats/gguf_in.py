@@ -224,9 +224,9 @@ def recognise_factors(
     """The scaling that divides the frequencies of a model by `factors` (D/2,), and multiplies
     queries and keys by `magnitude`. `original` is the length before scaling, if it is known.
 
-    Raises ValueError where it is neither llama3's nor YaRN's with the usual bounds. Other bounds of
-    llama3 are found if two pairs are between them, or one if the lower bound is 1 and `original` is
-    known.
+    Recognised are llama3's and YaRN's with the usual bounds. llama3's with other bounds is
+    recognised if two pairs are between them, or if one is, the lower bound is 1, and `original` is
+    known. Raises ValueError for anything else.
     """
     pairs = model.head_dim // 2
     if factors.shape != (pairs,):
@@ -250,12 +250,12 @@ def propose_scalings(
     """Yield the scalings that may have these `factors` (D/2,), of the `original` length first, if
     the file states it, as ours do.
 
-    The largest of them is the factor of the scaling. With llama3, a pair between the two bounds
-    keeps a share of its frequency. The share tells how often the pair turns within the original
-    length, and so what this length is if the bounds are 1 and 4. Two such pairs tell the bounds
-    too. If no pair is between the bounds, Llama 3's own length is tried, and the one that follows
-    from the length after scaling. With YaRN, an original length that is not stated follows from the
-    length after scaling.
+    The largest of `factors` is the factor of the scaling. With llama3, a pair between the two
+    bounds keeps a share of its frequency. The share tells how often the pair turns within the
+    original length, and so what this length is if the bounds are 1 and 4. Two such pairs tell the
+    bounds too. If no pair is between the bounds, Llama 3's own length is tried, and the one that
+    follows from the length after scaling. With YaRN, an original length that is not stated follows
+    from the length after scaling.
     """
     factor = float(str(np.float32(factors.max().item())))
     if not math.isfinite(factor) or factor <= 1:
@@ -288,8 +288,8 @@ def propose_scalings(
 def propose_bounds(
     shares: Tensor, frequencies: Tensor, factor: float, original: int | None
 ) -> Iterator[RopeScaling]:
-    """Yield the llama3 scaling, if there is one, of which pairs of these `frequencies` (P,) between
-    the bounds keep these `shares` (P,).
+    """Yield the llama3 scaling, if there is one, whose pairs between the bounds have these
+    `frequencies` (P,), and keep these `shares` (P,) of them.
 
     A share is (L f / 2 pi - low) / (high - low), a line in the frequency f, where L is the original
     length. Several pairs tell the slope and the start of the line, which with L tell both bounds.

@@ -44,8 +44,8 @@ PATTERNS = {
                        r"\p{N}"],
 }
 
-# Those that take a whole word that has a piece without merging, and begin texts with BOS by
-# default.
+# Those with which a word that is a piece is taken whole, without merging. They also begin texts
+# with BOS by default.
 WHOLE_WORDS = {"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"}
 
 # Tokens that end a text, a turn or a message, whatever the fields of a file say, as in llama.cpp.
@@ -66,9 +66,10 @@ def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     types = theirs["token_type"]
     ids = special_ids(theirs)
     adds_bos = theirs["add_bos_token"]
-    # The settings say how texts begin and end, which unk does not tell. A padding token can be an
-    # ordinary piece, which would be cut out of texts if it stood here, or an unused one, which no
-    # tokenizer.json has as a special token.
+    # The settings say how texts begin and end. Left out are:
+    # - unk, which says nothing of that;
+    # - an ordinary piece as the padding token, which would be cut out of texts if it stood here;
+    # - an unused piece as the padding token, which no tokenizer.json has as a special token.
     settings = {}
     for name, i in ids.items():
         pads_unused = name == "pad" and types[i] == UNUSED

@@ -98,11 +98,13 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     """Every piece of a sentencepiece tokenizer, by id: `piece`, with sentencepiece's mark for a
     space, `score` and `type`.
 
-    Raises UserError unless the scores say in which order pieces merge. So pieces that were given
-    and not learned (`user_defined_symbols`) are refused: text is cut at them before anything
-    merges, and their score is 0, like that of the first merge. (With other scores, the caller finds
-    that ids differ.) Runs of spaces may share the lowest score, as Llama 2's do with -1e9:
-    everything else has merged by then, and a run grows from its left end, see `_merges`.
+    Raises UserError unless the scores say in which order pieces merge:
+
+    - Pieces that were given and not learned (`user_defined_symbols`) are refused: text is cut at
+      them before anything merges, and their score is 0, like that of the first merge. (With other
+      scores, the caller finds that ids differ.)
+    - Runs of spaces may share the lowest score, as Llama 2's do with -1e9: everything else has
+      merged by then, and a run grows from its left end, see `_merges`.
     """
     # pyrefly does not see its names, which are made when it is imported.
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
@@ -287,8 +289,9 @@ def piece_type(i: int, text: str | None, unk_id: int | None, special: Container[
 def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str] | None:
     """The pieces that these merges make, in the order of the merges; None if no scores have it.
 
-    No scores have it if the merges of a piece go on after those of another piece. But runs of
-    spaces at the end may share a score. If merges go on in this way, the runs are left out.
+    No scores have it if the merges of a piece go on after those of another piece, as in ab, cd, ab.
+    But runs of spaces at the end may share a score. If only their merges go on in this way, the
+    runs are left out.
     """
     order = [text for text, _ in groupby(map("".join, merges))]
     if len(set(order)) == len(order):
@@ -379,7 +382,7 @@ def _settings_of_sentencepiece(tokenizer: Tokenizer, max_length: int) -> dict[st
         "bos_token": None if tokenizer.bos_id is None else text_of(tokenizer.bos_id),
         "eos_token": text_of(tokenizer.eos_id),
         "unk_token": text_of(tokenizer.unk_id),
-        "pad_token": text_of(tokenizer.unk_id),  # collators would mask EOS with it
+        "pad_token": text_of(tokenizer.unk_id),  # not EOS, which collators would then mask
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone

@@ -55,8 +55,8 @@ SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.
 SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 # Where a checkpoint is looked for, in this order. While a checkpoint is saved, or after a save was
 # killed, there may be only `previous` or `.best`. If no `best` was ever written, `last` is taken.
-# `best` is looked at twice: a save may have it under `.best` at the first look, and end, which
-# removes `.best`, before that is looked at.
+# `best` is looked at twice. At the first look, a save may have moved it to `.best`. If the save
+# ends now, there is a new `best`, and `.best` is removed before it is looked at.
 BEST = ("best", ".best", "best")
 PLACES = {"last": ("last", "previous"), "best": (*BEST, "last", "previous")}
 
@@ -287,7 +287,7 @@ class SavedWeights(NamedTuple):
 def watching(folder: Path) -> Iterator[None]:
     """Raise Replaced at the end if another process has replaced `folder` meanwhile.
 
-    It replaces an error of what is read, and no Ctrl-C.
+    Replaced is raised instead of an error of what is read, but not instead of a KeyboardInterrupt.
     """
     inode = read_inode(folder)
     with held_open(folder):

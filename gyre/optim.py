@@ -35,7 +35,7 @@ class OptimConfig:
     """Largest norm of the whole gradient; 0: no clipping."""
     warmup_steps: Annotated[Fitted, Range(ge=0)] = 100
     """Steps over which the learning rate rises linearly from 0. auto: a tenth of the steps, at most
-    the number that the configuration has."""
+    the number of the configuration file, or the default."""
     schedule: Literal["cosine", "linear", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): it is constant
     until the cooldown, and then falls linearly."""
@@ -150,8 +150,8 @@ class Muon(Optimizer):
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; the update has the rms of an
     AdamW step, 0.2 (Liu et al. 2025, arXiv:2502.16982). It computes the updates of
     torch.optim.Muon, and is faster where many matrices have one shape, as in a transformer: it
-    stacks them and makes their updates orthogonal together, in `dtype`: bfloat16 is precise enough,
-    and slower than float32 on some processors.
+    stacks them and makes their updates orthogonal together, in `dtype`. bfloat16 is precise enough;
+    float32 is for processors on which it is faster.
     """
 
     def __init__(self, params: list[nn.Parameter], lr: float, weight_decay: float,

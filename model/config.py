@@ -30,22 +30,24 @@ class RopeScaling:
 
     Past L, the slow pairs reach angles that training never had. Each type slows them down in its
     own way. All work without further training, and better with some. Raises UserError for values
-    that have no meaning or no effect.
+    that have no meaning, and for options of another type.
     """
 
     type: ScalingType
     """linear slows all pairs equally; ntk slows the slow ones more; dynamic is ntk for the current
     length; yarn and llama3 keep the fast pairs and slow the slow ones."""
     factor: Annotated[float, Range(ge=1, le=1e6)]
-    """How many times longer the context becomes, s. For dynamic, 1 is the paper's form
-    and other values are Hugging Face's."""
+    """How many times longer the context becomes, s. dynamic stretches more and more as a text
+    grows: with 1 as in its paper, and with other values as in Hugging Face's code."""
     original_positions: Annotated[int, Range(gt=0, lt=2**31)] = UNSET
     """The length L that the model was trained on. Unset: data.seq_len."""
     beta_fast: Annotated[float, POSITIVE] = 32.0
-    """Pairs that turn at least this often within L keep their frequency (yarn). If none does, the
-    fastest pair alone is kept; it turns 20 times if L is 128. A lower value keeps more."""
+    """Pairs that turn at least this often within L keep their frequency (yarn), and so does the
+    fastest pair in any case. If L is 128, even that one turns only 20 times. A lower value keeps
+    more pairs."""
     beta_slow: float = 1.0
-    """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
+    """Pairs that turn at most this often within L are slowed by the whole factor (yarn). If that is
+    every pair, none is slowed, as in the reference code."""
     attention_factor: Annotated[float | None, Range(gt=0, lt=2**31)] = None
     """Factor on queries and on keys (yarn). Unset: 0.1 ln s + 1."""
     low_freq_factor: float = 1.0
@@ -87,7 +89,8 @@ class RopeScaling:
 
 
 def scale_length(factor: float, length: int) -> int:
-    """Return a factor times a length, rounded up: 110 for 1.1 * 100, not 110.00000000000001."""
+    """Return a factor times a length, rounded up: 110 for 1.1 * 100, which is 110.00000000000001,
+    and not 111."""
     return math.ceil(round(factor * length, 6))
 
 
@@ -132,10 +135,10 @@ class ModelConfig:
     theta: Annotated[float, Range(gt=1)] = 10000.0
     """Base of the wavelengths (all that rotate, and sinusoids)."""
     partial: Annotated[float, Range(ge=0, le=1)] = 1.0
-    """Fraction of the channel pairs that turn, the fastest ones (rope): p-RoPE."""
+    """Fraction of the channel pairs that turn, the fastest ones (rope, rope_sinscale): p-RoPE."""
     rope_scaling: RopeScaling | None = None
-    """Slower rotations for texts longer than the training rows (rope); needs type and factor.
-    Unset: none."""
+    """Slower rotations for texts longer than the training rows (rope, rope_sinscale); needs type
+    and factor. Unset: none."""
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
     """How sinusoids are added (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 

@@ -29,9 +29,9 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 
 # --- attention of one query ---
 
-# The compiler splits longer sums of float32 numbers, which makes them half as fast, and compiles
-# again where a length crosses this limit (CppKernel.need_use_acc_helper of torch 2.13). 16 parts
-# keep each sum below it up to 65,000 keys.
+# The compiler splits a sum of more than LONGEST_SUM float32 numbers, which makes it half as fast,
+# and compiles again where a length crosses this limit (CppKernel.need_use_acc_helper of torch
+# 2.13). Up to 65,000 keys, each of PARTS sums stays below it.
 LONGEST_SUM = 4096
 PARTS = 16
 
@@ -96,7 +96,8 @@ def attend_by_scores(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor) -> Tensor
 
 
 def float32_product(x: Tensor, y: Tensor) -> Tensor:
-    """Multiply x (N, R, I) with y (N, I, C) -> (N, R, C) in float32, without converting them."""
+    """Multiply x (N, R, I) with y (N, I, C) -> (N, R, C) in float32; on CUDA without converting
+    them."""
     if x.dtype == torch.float32 or x.device.type != "cuda":
         return x.float() @ y.float()
     return torch.bmm(x, y, out_dtype=torch.float32)

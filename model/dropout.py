@@ -10,7 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Odd constants of well-tested mixing functions: three of splitmix64, and the last of triple32.
+# Odd constants of well-tested mixing functions: three are splitmix64's without the highest bit, and
+# the last is the first one of a 32-bit hash beside triple32 (hash-prospector).
 MIX_1 = 0x3F58476D1CE4E5B9
 MIX_2 = 0x14D049BB133111EB
 STEP = 0x1E3779B97F4A7C15

@@ -1,6 +1,6 @@
 """POSITIONS: the encodings of model/position.py, and others for experiments. Yours goes here.
 
-Most of the others add rows to the normalised stream of which queries and keys are made, but not to
+Some of the others add rows to the normalised stream of which queries and keys are made, but not to
 that of values. The rows and that stream both have rms 1. (After Shortformer's position-infused
 attention, Press et al. 2020, arXiv:2012.15832, section 5.1, page 5: key = query = X + P and value =
 X.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
@@ -301,8 +301,9 @@ class Aligned(PositionEncoding):
 
     The score of two sinusoids then follows their distance at the start. With fewer key heads than
     query heads, w_k starts as the first rows of w_q: key head k is equal to query head k. Of the
-    query heads, only the first then reads the key head that is equal to it. If the size of w_k is
-    no multiple of 16, its last 16 values differ, because torch's `normal_` draws them twice.
+    query heads, only the first then reads the key head that is equal to it. If w_k is smaller than
+    w_q, and its size no multiple of 16, its last 16 values differ: torch's `normal_` draws the last
+    16 values of such a tensor anew.
     """
 
     def attach(self, model: Any) -> None:
@@ -579,11 +580,11 @@ def check_embed(position: PositionEncoding, config: ModelConfig) -> None:
 
 
 def check_bias(position: PositionEncoding, config: ModelConfig) -> None:
-    """Raise UserError if the bias of a new encoding is no tensor of numbers with a point, has the
-    wrong shape, or leaves no token to see.
+    """Raise UserError if the bias of a new encoding is no floating-point tensor, has the wrong
+    shape, or leaves no token to see.
 
     It is asked for 2 queries and 3 keys, and for token 0 alone, once for a model, so that no step
-    has to look. A context shorter than that, which only tools use, is not checked.
+    has to look. A shorter context, as in `tensor_shapes` of formats/names.py, is not checked.
     """
     if not overrides(type(position), "bias") or config.max_positions < 3:
         return

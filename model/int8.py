@@ -81,7 +81,7 @@ def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Ten
         return {name: weight.float()}
     values = torch.empty(weight.shape, dtype=torch.int8)
     scale = torch.empty(len(weight), 1)
-    # A part at a time into memory that is there: what a part leaves free serves the next one.
+    # In parts, so that their copies in float32 take little memory.
     for start in range(0, len(weight), 512):
         part = slice(start, start + 512)
         values[part], scale[part] = quantize(weight[part].float())

@@ -31,7 +31,7 @@ linear            linear_by_sums           compiled generation, no autocast, up 
                                            CPU and up to 4 on CUDA
 attend            attend_by_sums           compiled generation: without a mask on a CPU, with one on
                                            CUDA and up to 4 rows
-                  attend_by_scores         a mask, generation on CUDA
+                  attend_by_scores         a mask of xq's dtype, generation on CUDA
                   attend_one_query         no mask, everywhere else
 
 packed_forms.py: in generation on a CPU, with joined, packed or int8 weights
@@ -39,12 +39,12 @@ attend            attend_by_two_products   compiled prefill of one row of up to 
                                            bfloat16 on a CPU with instructions for it, no mask
 linear            GroupedProducts.multiply compiled: packed weights in decoding, see
                                            `packs_weights`, and joined ones in prefill
-                  a share of a product     eager, within `multiply_each`
+                  the product's part       eager, within `multiply_each`: `find_product`
 call_each         multiply_each            eager, no autocast, joined weights
 multiply_int8     int8_with_float_inputs   compiled decoding: up to 4 tokens with AVX-512, and up to
-                                           8, as words, with AVX2
-                  int8_by_float_weights    where torch has no fast int8 product, or a wrong one:
-                                           weights with one input
+                                           8, as words of four weights, with AVX2
+                  int8_by_float_weights    where torch has no fast int8 product; and for weights
+                                           with one input, for which its product is wrong
 
 The plain forms are in model/transformer.py, model/rope.py, model/int8.py and gyre/step.py (the
 loss), marked `@or_faster`. CHOICES picks the form for each call. tests/test_kernels.py compares
@@ -115,11 +115,12 @@ def choose_product(x: Tensor, weight: Tensor) -> Form | None:
     if sums_products(x):
         return decoding_forms.linear_by_sums
     if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        share = packed_forms.find_product(x, weight)
-        if share is not None:
-            # The share is returned as it is now: another thread may replace it before the form is
-            # called.
-            return lambda *_: share
+        # The part of a product with a joined matrix that belongs to this weight
+        part = packed_forms.find_product(x, weight)
+        if part is not None:
+            # The form returns what was found just now: another thread may replace it before the
+            # form is called.
+            return lambda *_: part
     return choose_library_product(x, weight)
 
 
@@ -151,7 +152,7 @@ def choose_each(x: Tensor, layers: Sequence[Any]) -> Form | None:
     """Return the faster form of `call_each` for these layers, or None."""
     if converts_inputs(x) and all(map(packed_forms.is_plain_linear, layers)):
         return training_forms.call_each_on_one_copy
-    # Training needs the gradient of each weight, and packages have forms of their own.
+    # Training needs the gradient of each weight, and compiled packages have forms of their own.
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return None
     if autocasts(x.device):
@@ -185,7 +186,7 @@ def takes_other_derivatives() -> bool:
 
 def converts_inputs(x: Tensor) -> bool:
     """Return whether x gets a gradient by an eager backward pass, and autocast converts it for
-    every product that reads it. A leaf that gets a gradient is converted once."""
+    every product that reads it. Of a leaf, such as a weight, autocast keeps the converted copy."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return False
     if x.is_leaf or not x.requires_grad:
@@ -259,7 +260,7 @@ def choose_for_many_queries(xq: Tensor, mask: Tensor | None) -> Form | None:
     # `auto` trains in float32.
     if torch.compiler.is_compiling():
         return training_forms.attend_by_products
-    if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many weights in memory
+    if xq.shape[2] > EAGER_MAX_QUERIES:  # eager products would keep too many attention weights
         return None
     if trains_eagerly(xq):
         return training_forms.attend_by_blocks
@@ -377,8 +378,7 @@ MAX_FLOAT_TOKENS = 4  # for more, with AVX-512, the library's int8 products are 
 
 def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
     """Return the faster form of `multiply_int8` for these operands, or None."""
-    product = choose_product(x, weight)
-    # It is chosen as for a float weight. For an int8 weight there are limits of their own.
+    product = choose_product(x, weight)  # which does not look at the weight's dtype
     if product is not None and keeps_float_inputs(x, weight):
         return functools.partial(packed_forms.int8_with_float_inputs, product)
     # On a CPU, `torch._int_mm` (2.13.0) gives arbitrary numbers for sums of one product
@@ -391,7 +391,7 @@ def choose_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Form | None:
 
 def keeps_float_inputs(x: Tensor, weight: Tensor) -> bool:
     """Return whether compiled decoding multiplies this int8 weight with float32 inputs."""
-    if _groups is not None and _groups.holds(weight):  # as words
+    if _groups is not None and _groups.holds(weight):  # as words of four weights
         return True
     if not sums_products(x) or x[..., 0].numel() > MAX_FLOAT_TOKENS:
         return False
@@ -491,7 +491,7 @@ def packs_weights(device: torch.device, dtype: torch.dtype, rows: int) -> bool:
     """
     if device.type != "cpu":
         return False
-    if dtype == torch.int8:  # as words
+    if dtype == torch.int8:  # as words of four weights
         return has_only_avx2() and rows <= MAX_WORD_TOKENS
     if not torch.backends.mkldnn.is_available():
         return False

@@ -66,8 +66,8 @@ def join_matrices(model: nn.Module) -> None:
 
 
 def can_be_joined(layers: Sequence[Any]) -> bool:
-    """Return whether layers only multiply inputs of one width with weights that nothing computes,
-    as weight_norm does. A module of one's own may have layers of the same names."""
+    """Return whether layers only multiply inputs of one width, and their weights are parameters,
+    not computed as by weight_norm. A module of a user's own may have any layers of these names."""
     if not all(map(is_plain_linear, layers)):
         return False
     if not all(isinstance(layer.weight, nn.Parameter) for layer in layers):
@@ -148,7 +148,7 @@ def group_matrices(model: nn.Module) -> list[list[str]]:
             width = module.weight.shape[1]  # in a module of one's own, it may differ
             groups.setdefault((f"{parent}.{first}", width), []).append(name)
         elif part != "tok_embeddings" and can_read_words(module):
-            groups[path, 0] = [names[id(module.weight)]]  # alone
+            groups[path, 0] = [names[id(module.weight)]]  # int8, in a group of its own
     return list(groups.values())
 
 

@@ -44,7 +44,8 @@ class PositionEncoding(nn.Module):
     dimensions keep the values that the constructor gave them.
     """
 
-    # The fields of ModelConfig that this encoding reads, of those that only encodings read.
+    # The options of encodings in ModelConfig that this one reads, such as theta. Those that the
+    # model reads too, such as dim, are not among them.
     options: tuple[str, ...] = ()
     extrapolates = True  # False: positions beyond the training length have no meaning
     cache_limit: float = math.inf  # in a longer text, cached keys are invalid
@@ -98,8 +99,8 @@ class PositionEncoding(nn.Module):
     def mask(self, start: int, stop: int, device: torch.device, first: int = 0) -> Mask:
         """Return the mask for queries at start .. stop-1 and keys at first .. stop-1.
 
-        None if plain causal attention is enough, else bool (T, S), or float (1, H, T, S) if the
-        encoding has a bias.
+        None if plain causal attention is enough, and for one query without a bias, which sees all
+        keys. Otherwise bool (T, S), or float (1, H, T, S) if the encoding has a bias.
         """
         keys = torch.arange(first, stop, device=device)
         queries = keys[start - first :]

@@ -18,8 +18,8 @@ BROKEN = -1
 """What `sample` returns instead of a token for logits that are not finite."""
 
 CANDIDATE_SHARES = (1.0, 0.125)
-"""Thresholds for candidates, in units of the average mass, 1/V. The first that suffices is
-taken."""
+"""Thresholds for the candidates of `nucleus`, in units of the average mass, 1/V. The first that
+suffices is taken."""
 ROUNDING = 1e-9
 """Sums of masses in different orders differ by less than this."""
 

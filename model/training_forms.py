@@ -191,8 +191,9 @@ def _embedding_gradient_shape(gradient: Tensor, tokens: Tensor, n_rows: int) -> 
 class _RmsNormOfFewTensors(torch.autograd.Function):
     """Takes x twice, also as `same_x`, so that its gradient has two parts.
 
-    PyTorch adds one after the other to the gradient of the residual stream, as in the plain form.
-    Their sum would be rounded differently.
+    The plain form adds two gradients to that of the residual stream, one after the other: of x
+    itself, and of x in the scale. If they were added to one another first, the sum would be rounded
+    differently.
     """
 
     @staticmethod
@@ -349,9 +350,9 @@ class _LossByChunks(torch.autograd.Function):
         losses = []
         for some_logits, some_y in cut_into_chunks(logits, y):
             losses.append(F.cross_entropy(some_logits.float(), some_y, reduction="none"))
-        # Summed by nll_loss, for which each token has one class only, with the negative loss as its
-        # log-probability. It leaves out -100, and adds in the order of the plain form, so that the
-        # sum is bitwise the same.
+        # `torch.cat(losses).sum()` would add in another order than the plain form. nll_loss adds in
+        # the same order, so that the sum is bitwise the same. It gets a vocabulary of one class,
+        # whose log-probability is the negative loss, and leaves out targets of -100.
         log_probabilities = torch.cat(losses).neg_().unsqueeze(1)
         only_class = y.flatten().clamp(max=0)  # -100 stays
         return F.nll_loss(log_probabilities, only_class, reduction="sum")

@@ -311,8 +311,8 @@ class Transformer(nn.Module):
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
         addressed by (seed, name). So two models of one seed have the same values in a matrix of the
-        same name and shape. Where they want different stds, the values differ by the ratio of these
-        only.
+        same name and shape. If their encodings ask for different stds, the values of one are a
+        multiple of those of the other.
         Matrices that write into the residual stream are divided by sqrt(2 n_layers), so that its
         variance does not grow with depth. In `drawn_as` an encoding can give a matrix the stream of
         another one, and a factor on its std.

@@ -1403,7 +1403,7 @@ def test_the_typical_spread_is_that_of_the_committed_studies(studies):
             spreads.append(statistics.stdev(differences[seed] - base[seed]
                                             for seed in differences.keys() & base))
     tenths = statistics.quantiles(spreads, n=10)
-    assert [tenths[0], tenths[4], tenths[8]] == pytest.approx(stats.TYPICAL_SD, rel=0.15)
+    assert [tenths[0], tenths[4], tenths[8]] == pytest.approx(stats.TYPICAL_SD, rel=0.1)
 
 
 def test_the_arms_of_committed_studies_are_those_of_their_names(studies):
