@@ -143,6 +143,8 @@ def export_run(source: Path, target: Path, to: Written, dtype: str | None) -> No
     after = f", after step {run.step}" if run.step > 0 else ""
     say(f"{target}: {parameters:,} parameters from {source}{after}")
     note_length(run, to)
+    if to == "gguf" and chosen == "q8_0":
+        note_short_rows(run)
     note = describe_use(run, target, to)
     if note is not None:
         say(note)
@@ -174,6 +176,17 @@ def note_length(run: Exported, to: Written) -> None:
             advice = f"keep the prompt and the new text together within {trained}"
         say(f"note: it names a context of {run.model.max_positions} tokens (model.max_positions), "
             f"and was trained for {trained}: past that it may get worse, so {advice}")
+
+
+def note_short_rows(run: Exported) -> None:
+    """Print a note if a matrix has rows of one block of q8_0, for which llama.cpp's products on
+    processors with AMX are wrong (docs/interop.md#how-exact)."""
+    has_short_rows = any(weight.ndim == 2 and weight.shape[1] == web.BLOCK
+                         for weight in run.weights.values())
+    if has_short_rows:
+        say("note: on Intel processors with AMX, llama.cpp 0.5.0 computes NaN or garbage from q8_0 "
+            f"matrices whose rows have {web.BLOCK} numbers, as some have here: --dtype f16 is "
+            "right there too")
 
 
 def describe_use(run: Exported, target: Path, to: Written) -> str | None:

@@ -128,6 +128,15 @@ def test_a_refused_import_makes_no_folder_above_its_target(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("sizes, dtype, noted", [
+    ({"dim": 32, "hidden_dim": 64}, "q8_0", True), ({"dim": 32, "hidden_dim": 64}, "f16", False),
+    ({"dim": 64, "hidden_dim": 32}, "q8_0", True), ({"dim": 64, "hidden_dim": 64}, "q8_0", False)])
+def test_short_rows_of_q8_0_are_noted(tmp_path, capsys, sizes, dtype, noted):
+    run = make_run(tmp_path, n_heads=2, n_kv_heads=2, **sizes).path
+    assert exit_code(export.main, run, "--to", "gguf", tmp_path / "o.gguf", "--dtype", dtype) == 0
+    assert ("whose rows have 32 numbers" in capsys.readouterr().err) is noted
+
+
 def test_a_refused_gguf_makes_no_folder_above_it(tmp_path, capsys):
     run = make_run(tmp_path).path  # 48 wide; q8_0 packs 32
     assert_refused(capsys, "gguf", run, tmp_path / "new" / "out.gguf", "token_embd.weight",
