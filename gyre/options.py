@@ -257,6 +257,11 @@ class Option:
             words.append(f"(default: {shown})")
         return " ".join(words)
 
+    @property
+    def can_be_null(self) -> bool:
+        """Whether null is one of its values."""
+        return NoneType in get_args(self.hint)
+
     def convert(self, value: Any) -> Any:
         """Return a text, or a list of texts, as a value of this type.
 
@@ -265,7 +270,7 @@ class Option:
         if self.hint == Fitted and value == AUTO:
             return AUTO
         parts = (self.hint, *get_args(self.hint))
-        if value == "null" and NoneType in parts:
+        if value == "null" and self.can_be_null:
             return None
         try:
             if isinstance(value, str):

@@ -73,8 +73,9 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
                 raise ValueError(f"{name} is no option of a file: it is one of train.py's command "
                                  f"line, --{option.replace('_', '-')}")
             if name in OPTIONS:
-                layer[name] = OPTIONS[name].convert(value)
-            elif name not in SECTIONS or value:  # a section may be empty
+                is_null = value == "" and OPTIONS[name].can_be_null  # in YAML, nothing is null
+                layer[name] = None if is_null else OPTIONS[name].convert(value)
+            elif name not in SECTIONS or value not in ("", "null", {}):  # a section may be empty
                 raise ValueError(f"there is no option {name}{suggest_name(name, OPTIONS)}")
         check_sources(layer)
         return layer

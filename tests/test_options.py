@@ -191,6 +191,20 @@ def test_a_null_table_of_a_file_can_be_filled_in(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("text", [
+    "seed: 1\nmodel:", "seed: 1\nmodel: null", "seed: 1\nmodel: {}", "model: {rope_scaling: }",
+    "model: {rope_scaling: null}", "name:", "train: {micro_batch_size: }"])
+def test_nothing_is_null_in_a_file(tmp_path, text):
+    config = parse_config("--config", write(tmp_path, text))
+    assert dataclasses.replace(config, seed=0) == parse_config("--seed", "0")
+
+
+@pytest.mark.parametrize("text", ["model: 5", "model: {dim: }", "nothing:"])
+def test_nothing_is_no_number_and_no_other_option(tmp_path, text):
+    with pytest.raises(UserError, match="my.yaml: "):
+        parse_config("--config", write(tmp_path, text))
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
