@@ -26,7 +26,7 @@ with importing(__name__):
     import yaml
 
     from ablation import plots, stats
-    from ablation.plan import Plan, best_rate, list_names, tuning_losses
+    from ablation.plan import Losses, Plan, best_rate, list_names, tuning_losses
     from ablation.study import USED, Study
     from files import write_file
     from gyre.code import are_of_other_code
@@ -257,7 +257,27 @@ def describe_rates(plan: Plan) -> str:
     text = "but on the validation text that is reported"
     if plan.second_val:
         text = "and on a second validation text"
-    return f"A learning rate is tuned for one length, on other seeds, {text}."
+    return (f"A learning rate is tuned for one length, on other seeds, {text}."
+            f"{describe_edges(tuning_losses(plan))}")
+
+
+def describe_edges(tuned: Mapping[str, Losses]) -> str:
+    """Return a sentence on the arms whose best rate is the lowest or the highest that was tried, or
+    "". `tuned` has the losses of each arm."""
+    at_edge: dict[str, list[str]] = {"lowest": [], "highest": []}
+    for arm, losses in tuned.items():
+        best = best_rate(losses)
+        if len(losses) < 2:
+            continue
+        if best == min(losses):
+            at_edge["lowest"].append(arm)
+        elif best == max(losses):
+            at_edge["highest"].append(arm)
+    found = [f"the {edge} for {', '.join(arms)}" for edge, arms in at_edge.items() if arms]
+    if not found:
+        return ""
+    return (f" Of the rates that were tried, the best is {' and '.join(found)}: one beyond it may "
+            "be better.")
 
 
 def count_missing(study: Study) -> int:

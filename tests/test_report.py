@@ -1394,6 +1394,18 @@ def test_results_md_says_how_far_rope_leads_early(studies):
     assert leads[1] == pytest.approx(leads[2], abs=0.005)
 
 
+@pytest.mark.parametrize("tuned, sentence", [
+    ({}, ""), ({"rope": {0.001: {1: 2.0}}}, ""),
+    ({"rope": {0.001: {1: 2.0}, 0.002: {1: 1.0}, 0.004: {1: 3.0}}}, ""),
+    ({"rope": {0.001: {1: 2.0}, 0.002: {1: 1.0}, 0.004: {1: math.inf}}}, ""),
+    ({"rope": {0.001: {1: 2.0}, 0.002: {1: 1.0}}, "sin": {0.001: {1: 1.0}, 0.002: {1: 2.0}},
+      "nope": {0.001: {1: 2.0}, 0.002: {1: 1.0}}},
+     " Of the rates that were tried, the best is the lowest for sin and the highest for rope, "
+     "nope: one beyond it may be better.")])
+def test_a_best_rate_at_the_edge_of_those_tried_is_named(tuned, sentence):
+    assert report.describe_edges(tuned) == sentence
+
+
 def test_the_typical_spread_is_that_of_the_committed_studies(studies):
     spreads = []
     for study in studies.values():
