@@ -100,15 +100,19 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -
 
 def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tensor:
     """Draw from scores (B, V), of which 0 is the largest, by numbers (B,) -> ids (B,)."""
-    if sampling.top_k is not None and sampling.top_k < scores.shape[-1]:
+    n_tokens = scores.shape[-1]
+    top_k = n_tokens if sampling.top_k is None else sampling.top_k
+    top_p = 1.0 if sampling.top_p is None else sampling.top_p
+    if top_k < n_tokens:
         # Comparing with the k-th score instead would keep all of its ties.
-        kept = scores.topk(sampling.top_k)
+        kept = scores.topk(top_k)
         scores = torch.full_like(scores, -math.inf).scatter(-1, kept.indices, kept.values)
-    if sampling.top_p is not None and sampling.top_p < 1:
-        masses = scores.softmax(-1)
-        masses = masses.masked_fill(~nucleus(masses, sampling.top_p), 0)
-    else:
-        masses = scores.exp()  # not divided by their sum, because `target` is multiplied by it
+    # Masses need not be divided by their sum, because `target` is multiplied by it. But top_p does
+    # need that, and exp would be slow for the scores of -inf that top_k leaves.
+    needs_softmax = top_k < n_tokens or top_p < 1
+    masses = scores.softmax(-1) if needs_softmax else scores.exp()
+    if top_p < 1:
+        masses = masses.masked_fill(~nucleus(masses, top_p), 0)
     if sampling.min_p:
         masses = masses.masked_fill(scores < math.log(sampling.min_p), 0)
     cdf = masses.cumsum(-1)
