@@ -3,7 +3,8 @@
 #
 # Versions: ray 2.60.0, datasketches 5.2.0, pyarrow 26.0.1.
 # Guess before the run: RobustScaler gives Unix times a median of 0 and an interquartile range of 1, within the documented
-#     rank error of the sketch, 0.35 %; the median of `summary()` lies between its minimum and its maximum.
+#     rank error of the sketch, 0.35 %; the median of `summary()` lies between its minimum and its maximum. (Suspected when the
+#     name of the sketch was seen.)
 # Seen: of one minute in seconds, the median is 2 s after the last time, and of one in milliseconds 1 s before the first, in
 #     the table that has the right minimum and maximum. RobustScaler makes zeros of both: of 10,000 different rows, all are
 #     equal. Of other minutes, the median is up to a minute off. Over an hour it is right to 3 %, and so are the numbers
