@@ -238,7 +238,7 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     rope_parameters, if that stands alone. For yarn the stated factor is taken, whatever the lengths
     are: that 4.53 takes their ratio instead was a mistake, and such files are common.
     """
-    tables = {name: read_table(config[name]) for name in ("rope_scaling", "rope_parameters")
+    tables = {name: read_table(name, config[name]) for name in ("rope_scaling", "rope_parameters")
               if config.get(name)}
     theta = read_theta(config, tables)
     ropes = [table | {"rope_theta": theta} for table in tables.values()]
@@ -301,13 +301,16 @@ def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> RopeScaling:
                                RopeScaling)
 
 
-def read_table(table: Any) -> dict[str, Any]:
+def read_table(field: str, table: Any) -> dict[str, Any]:
     """A table of RoPE with its type called rope_type, without fields that have no effect.
 
-    Raises ValueError for a type or field that we have no counterpart for.
+    `field` is its name in config.json. Raises ValueError for a value that is no table, and for a
+    type or field that we have no counterpart for.
     """
+    if not isinstance(table, dict):
+        raise ValueError(f"{field} is {table!r}, where a table belongs")
     fields = {}
-    for name, value in dict(table).items():
+    for name, value in table.items():
         if name == "truncate":
             # transformers reads null as false: it then rounds nothing to whole pairs.
             is_default = value == 1  # true is 1, too

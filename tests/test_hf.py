@@ -629,6 +629,8 @@ def test_mistral_without_a_window_is_llama():
     ({"rope_scaling": LINEAR | {"dim": 8}}, "dim of rope_type linear"),
     ({"rope_scaling": LINEAR, "max_position_embeddings": 10**400}, "not 10000+[.][.][.]0+$"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
+    ({"rope_scaling": 5}, "rope_scaling is 5, where a table belongs"),
+    ({"rope_parameters": [["rope_type", "default"]]}, "rope_parameters is .*, where a table"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),
     ({"rope_scaling": LINEAR | THETA}, "rope_theta is .*500000.*transformers' default.: 10000.0"),
